@@ -125,7 +125,7 @@ def read_litellm(wheel: Wheel) -> dict[str, dict[str, SecondOpinion]]:
 
 
 def _expressible(entry: dict[str, Any]) -> bool:
-    """Whether our meters can say the price: no time of day, and no class of tokens that we do not count apart."""
+    """Whether our meters can say the price: no time of day, no dearer class of tokens unknown to them."""
     unseen = {
         "output_cost_per_reasoning_token": "output_cost_per_token",
         "output_cost_per_image_token": "output_cost_per_token",
@@ -239,7 +239,9 @@ _GENAI_TIERS = (
 def read_genai(wheel: Wheel) -> dict[str, list[GenaiModel]]:
     """Models by provider, in the order in which genai-prices tries them."""
     tree = ast.parse(wheel.member("genai_prices/data.py"))
-    table = next(node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.value is not None)
+    table = next(
+        node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.value is not None
+    )
     ours = {theirs: provider for provider, (theirs, _, _) in PROVIDERS.items()}
     return {
         ours[provider["id"]]: [_genai_model(model) for model in provider["models"]]
@@ -253,7 +255,9 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.List):
         return [_literal(item) for item in node.elts]
     if isinstance(node, ast.Dict):
-        return {_literal(key): _literal(value) for key, value in zip(node.keys, node.values, strict=True) if key}
+        return {
+            _literal(key): _literal(value) for key, value in zip(node.keys, node.values, strict=True) if key
+        }
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func).rsplit(".", 1)[-1]
         if name == "Decimal":
@@ -286,7 +290,10 @@ def _timeline(entries: list[dict[str, Any]]) -> list[Segment]:
         constraint = entry.get("constraint")
         if constraint is not None and constraint["_"] != "StartDateConstraint":
             return []  # the time of day decides
-        if any(entry["prices"].get(name) not in (None, entry["prices"].get(usual)) for name, usual in _GENAI_UNSEEN):
+        if any(
+            entry["prices"].get(name) not in (None, entry["prices"].get(usual))
+            for name, usual in _GENAI_UNSEEN
+        ):
             return []
         dated.append((constraint["start_date"] if constraint else None, entry["prices"]))
     dated.sort(key=lambda pair: pair[0] or datetime.date.min)

@@ -1,0 +1,448 @@
+"""The embedded price lists are what their names say and keep their rules; the compiler keeps them too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from decimal import Decimal
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PRICES = Path(__file__).resolve().parents[2] / "data" / "prices"
+DIGESTS = {
+    "2026-10-21-fb1d4c2bff21.json": "fb1d4c2bff21c43bd7c62e2edf864fdebab91127e219d24b34ad32a72275bc76",
+    "2026-11-20-1c1e24d979ea.json": "1c1e24d979ea2c74a0f660fd1adfba074cef53fa62c46302433b39e39bced119",
+}
+METERS = {
+    "input",
+    "cache_read",
+    "cache_write_5m",
+    "cache_write_1h",
+    "output",
+    "audio_input",
+    "audio_output",
+    "image",
+}
+COLUMNS = {
+    "provider",
+    "model",
+    "aliases",
+    "kind",
+    "tier",
+    "prompt_above",
+    "effective_from",
+    "effective_to",
+    "rates",
+    "fees",
+    "max_input_tokens",
+    "max_output_tokens",
+    "sources",
+}
+INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T00:00:00Z")
+AMOUNT = re.compile(r"(0|[1-9]\d*)(\.\d{0,5}[1-9])?")
+NOVEMBER = "2026-11-15T12:00:00Z"
+
+Row = dict[str, Any]
+
+
+def read(name: str) -> dict[str, Any]:
+    """One list; a float in it is an error."""
+
+    def refuse(number: str) -> None:
+        raise AssertionError(f"{number} is a float")
+
+    content: dict[str, Any] = json.loads((PRICES / name).read_text("utf-8"), parse_float=refuse)
+    return content
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of the canonical form."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+LISTS = {name: read(name) for name in DIGESTS}
+OLDER, NEWER = (LISTS[name]["rows"] for name in sorted(DIGESTS))
+every_list = pytest.mark.parametrize("name", sorted(DIGESTS))
+
+
+def find(rows: list[Row], provider: str, model: str, at: str = NOVEMBER, **key: Any) -> Row:
+    """The one row that prices a model at an instant."""
+    wanted = {"tier": "standard", "prompt_above": None} | key
+    found = [
+        row
+        for row in rows
+        if row["provider"] == provider
+        and model in (row["model"], *row["aliases"])
+        and all(row[name] == value for name, value in wanted.items())
+        and (row["effective_from"] or "") <= at < (row["effective_to"] or "9")
+    ]
+    assert len(found) == 1, (model, at, key, found)
+    return found[0]
+
+
+def test_the_folder_holds_the_pinned_lists_and_no_other() -> None:
+    assert {path.name for path in PRICES.glob("20*.json")} == set(DIGESTS)
+
+
+@every_list
+def test_a_list_is_what_its_name_says(name: str) -> None:
+    content = LISTS[name]
+    assert digest(content) == DIGESTS[name]
+    assert name == f"{content['date']}-{DIGESTS[name][:12]}.json"
+    assert (content["schema"], content["currency"]) == ("capline-prices-v1", "USD")
+    names = [source["name"] for source in content["sources"]]
+    assert names[:2] == ["genai-prices", "litellm"]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", source["sha256"]) for source in content["sources"])
+
+
+def test_one_list_is_from_before_november_and_one_from_within_it() -> None:
+    older, newer = sorted(content["date"] for content in LISTS.values())
+    assert older < "2026-11-01" <= newer < "2026-12-01"
+
+
+@every_list
+def test_every_row_keeps_to_the_schema(name: str) -> None:
+    for row in LISTS[name]["rows"]:
+        assert set(row) == COLUMNS, row
+        assert row["provider"] in {"openai", "anthropic", "google", "mistral", "groq", "deepseek", "xai"}
+        assert row["kind"] in {"chat", "embedding"}
+        assert row["tier"] in {"standard", "flex", "priority", "batch"}
+        assert row["prompt_above"] is None or row["prompt_above"] > 0
+        for edge in ("effective_from", "effective_to"):
+            assert row[edge] is None or INSTANT.fullmatch(row[edge]), row
+        assert (row["effective_from"] or "") < (row["effective_to"] or "9"), row
+
+
+@every_list
+def test_every_amount_is_minimal_decimal_text_and_enough_to_price_a_call(name: str) -> None:
+    for row in LISTS[name]["rows"]:
+        assert set(row["rates"]) <= METERS
+        assert {"input"} | ({"output"} if row["kind"] == "chat" else set()) <= set(row["rates"]), row
+        assert set(row["fees"]) <= {"web_search"}
+        assert all(AMOUNT.fullmatch(text) for text in (*row["rates"].values(), *row["fees"].values())), row
+
+
+@every_list
+def test_every_row_has_limits(name: str) -> None:
+    for row in LISTS[name]["rows"]:
+        assert row["max_input_tokens"] > 0, row
+        assert (row["max_output_tokens"] == 0) == (row["kind"] == "embedding"), row
+
+
+@every_list
+def test_every_row_has_two_sources(name: str) -> None:
+    known = {source["name"] for source in LISTS[name]["sources"]}
+    signed = {
+        (entry["provider"], entry["model"])
+        for entry in json.loads((PRICES / "signed.json").read_text("utf-8"))["entries"]
+        if "rates" in entry
+    }
+    for row in LISTS[name]["rows"]:
+        assert len(set(row["sources"])) >= 2, row
+        assert set(row["sources"]) <= known
+        assert "signed" not in row["sources"] or (row["provider"], row["model"]) in signed
+
+
+def test_a_signature_names_a_page_and_a_reason() -> None:
+    signed = json.loads((PRICES / "signed.json").read_text("utf-8"))
+    newest = LISTS[max(DIGESTS)]
+    assert [source["sha256"] for source in newest["sources"] if source["name"] == "signed"] == [
+        digest(signed)
+    ]
+    for entry in signed["entries"]:
+        assert entry["url"].startswith("https://")
+        assert len(entry["reason"]) > 40
+
+
+@every_list
+def test_no_name_has_two_rows_in_force_at_once(name: str) -> None:
+    taken: dict[tuple[Any, ...], list[Row]] = {}
+    for row in LISTS[name]["rows"]:
+        names = [one.lower() for one in (row["model"], *row["aliases"])]
+        assert len(set(names)) == len(names), row
+        for one in names:
+            taken.setdefault((row["provider"], one, row["tier"], row["prompt_above"]), []).append(row)
+    for rows in taken.values():
+        assert len({row["model"] for row in rows}) == 1, rows
+        for one, two in combinations(sorted(rows, key=lambda row: row["effective_from"] or ""), 2):
+            assert one["effective_to"] is not None, (one, two)
+            assert one["effective_to"] <= (two["effective_from"] or ""), (one, two)
+
+
+@every_list
+def test_a_long_context_row_lies_within_base_rows_and_is_no_cheaper(name: str) -> None:
+    rows = LISTS[name]["rows"]
+    for row in (row for row in rows if row["prompt_above"] is not None):
+        base = [
+            one
+            for one in rows
+            if (one["provider"], one["model"], one["tier"], one["prompt_above"])
+            == (row["provider"], row["model"], row["tier"], None)
+            and (one["effective_from"] or "") < (row["effective_to"] or "9")
+            and (row["effective_from"] or "") < (one["effective_to"] or "9")
+        ]
+        assert base, row
+        for one in base:
+            for meter in row["rates"].keys() & one["rates"].keys():
+                assert Decimal(row["rates"][meter]) >= Decimal(one["rates"][meter]), row
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "key", "rates"),
+    [
+        ("openai", "gpt-4o-2024-08-06", {}, {"input": "2.5", "cache_read": "1.25", "output": "10"}),
+        ("openai", "gpt-4o-2024-05-13", {}, {"input": "5", "output": "15"}),
+        ("openai", "gpt-4o-mini", {}, {"input": "0.15", "cache_read": "0.075", "output": "0.6"}),
+        ("openai", "gpt-5-nano-2025-08-07", {}, {"input": "0.05", "cache_read": "0.005", "output": "0.4"}),
+        (
+            "openai",
+            "gpt-5-nano",
+            {"tier": "flex"},
+            {"input": "0.025", "cache_read": "0.0025", "output": "0.2"},
+        ),
+        ("openai", "gpt-5", {"tier": "priority"}, {"input": "2.5", "cache_read": "0.25", "output": "20"}),
+        ("openai", "gpt-5-pro", {}, {"input": "15", "output": "120"}),
+        (
+            "openai",
+            "gpt-5.6-sol",
+            {},
+            {"input": "4", "cache_read": "0.4", "cache_write_5m": "5", "output": "20"},
+        ),
+        (
+            "openai",
+            "gpt-5.6",
+            {"prompt_above": 272000},
+            {"input": "8", "cache_read": "0.8", "cache_write_5m": "10", "output": "30"},
+        ),
+        ("openai", "text-embedding-3-small", {}, {"input": "0.02"}),
+        ("openai", "text-embedding-3-large", {}, {"input": "0.13"}),
+        (
+            "anthropic",
+            "claude-sonnet-4-5-20250929",
+            {},
+            {
+                "input": "3",
+                "cache_read": "0.3",
+                "cache_write_5m": "3.75",
+                "cache_write_1h": "6",
+                "output": "15",
+            },
+        ),
+        (
+            "anthropic",
+            "claude-3-haiku-20240307",
+            {},
+            {
+                "input": "0.25",
+                "cache_read": "0.03",
+                "cache_write_5m": "0.3",
+                "cache_write_1h": "0.5",
+                "output": "1.25",
+            },
+        ),
+        (
+            "anthropic",
+            "claude-haiku-5-5",
+            {"prompt_above": 100000},
+            {
+                "input": "0.5",
+                "cache_read": "0.05",
+                "cache_write_5m": "0.625",
+                "cache_write_1h": "1",
+                "output": "2.5",
+            },
+        ),
+        (
+            "google",
+            "gemini-2.5-flash",
+            {},
+            {"input": "0.3", "cache_read": "0.03", "audio_input": "1", "output": "2.5"},
+        ),
+        (
+            "google",
+            "gemini-2.5-pro",
+            {"prompt_above": 200000},
+            {"input": "2.5", "cache_read": "0.25", "output": "15"},
+        ),
+        ("mistral", "mistral-large-2512", {}, {"input": "0.5", "cache_read": "0.05", "output": "1.5"}),
+        (
+            "xai",
+            "grok-4.20-0309-reasoning",
+            {"prompt_above": 199999},
+            {"input": "2.5", "cache_read": "0.4", "output": "5"},
+        ),
+    ],
+)
+def test_well_known_prices_in_november(
+    provider: str, model: str, key: dict[str, Any], rates: dict[str, str]
+) -> None:
+    assert find(NEWER, provider, model, **key)["rates"] == rates
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "at", "rates"),
+    [
+        ("openai", "gpt-5.6-sol", "2026-08-20T23:59:59Z", ("5", "30")),
+        ("openai", "gpt-5.6-sol", "2026-08-21T00:00:00Z", ("4", "20")),
+        ("openai", "gpt-5.6-luna", "2026-07-29T18:00:00Z", ("1", "6")),
+        ("openai", "o3", "2025-06-09T12:00:00Z", ("10", "40")),
+        ("openai", "o3", "2025-06-10T00:00:00Z", ("2", "8")),
+        ("google", "gemini-4-argon", "2026-11-30T23:59:59Z", ("2", "10")),
+        ("google", "gemini-4-argon", "2026-12-01T00:00:00Z", ("4", "20")),
+    ],
+)
+def test_prices_change_at_their_instants(provider: str, model: str, at: str, rates: tuple[str, str]) -> None:
+    row = find(NEWER, provider, model, at)
+    assert (row["rates"]["input"], row["rates"]["output"]) == rates
+
+
+@pytest.mark.parametrize("model", ["gpt-9-omega", "gemini-3.8-flash-cyber", "claude-opus-6", "o4-mini-high"])
+def test_no_name_is_guessed(model: str) -> None:
+    for row in (*OLDER, *NEWER):
+        assert model not in (row["model"], *row["aliases"])
+
+
+def test_a_price_that_the_hour_decides_is_not_listed() -> None:
+    assert not [row for row in NEWER if row["provider"] == "deepseek" and "v4-pro" in row["model"]]
+
+
+def test_the_lists_differ() -> None:
+    def names(rows: list[Row]) -> set[str]:
+        return {name for row in rows for name in (row["model"], *row["aliases"])}
+
+    assert {"gpt-6.1-terra", "mistral-large-4", "gpt-6-rosalind"} <= names(NEWER) - names(OLDER)
+    lite = {"provider": "google", "model": "gemini-3.5-flash-lite", "tier": "batch"}
+    assert "cache_read" in find(OLDER, **lite)["rates"]  # it was agreed in October and is not any more
+    assert "cache_read" not in find(NEWER, **lite)["rates"]
+
+
+# --------------------------------------------------------------------------- the compiler
+
+
+GENAI = """
+providers: list[Provider] = [
+    Provider(
+        id='openai',
+        models=[
+            ModelInfo(
+                id='m',
+                match=ClauseOr(or_=[ClauseEquals(equals='m'), ClauseEquals(equals='m-2026-01-01')]),
+                context_window=1000,
+                prices=[
+                    ConditionalPrice(prices=ModelPrice(input_mtok=Decimal('3'), output_mtok=Decimal('9'))),
+                    ConditionalPrice(
+                        constraint=StartDateConstraint(start_date=datetime.date(2026, 5, 1)),
+                        prices=ModelPrice(
+                            input_mtok=Decimal('2'), cache_read_mtok=Decimal('0.2'), output_mtok=Decimal('8')
+                        ),
+                    ),
+                ],
+            ),
+            ModelInfo(
+                id='long',
+                match=ClauseStartsWith(starts_with='long'),
+                prices=ModelPrice(
+                    input_mtok=TieredPrices(
+                        base=Decimal('1'), tiers=[Tier(start=200000, price=Decimal('2'))]
+                    ),
+                    output_mtok=Decimal('4'),
+                ),
+            ),
+            ModelInfo(
+                id='dust',
+                match=ClauseEquals(equals='dust'),
+                prices=ModelPrice(input_mtok=Decimal('0.18000000000000002'), output_mtok=Decimal('4')),
+            ),
+        ],
+    ),
+]
+"""
+
+
+def litellm(**fields: Any) -> dict[str, Any]:
+    """One entry of litellm's table."""
+    return {"litellm_provider": "openai", "mode": "chat", "max_output_tokens": 100} | fields
+
+
+def compile_list(folder: Path, current: dict[str, Any], older: dict[str, Any]) -> list[Row]:
+    """The rows that compile.py makes of two small tables."""
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "genai_prices-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("genai_prices/data.py", GENAI)
+    for version, table in (("2.0", current), ("1.0", older)):
+        with zipfile.ZipFile(folder / f"litellm-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("litellm/model_prices_and_context_window_backup.json", json.dumps(table))
+    command = [
+        *(sys.executable, str(PRICES / "compile.py"), "--genai", "1.0", "--litellm", "2.0"),
+        *(
+            "--date",
+            "2026-06-01",
+            "--history",
+            "1.0=2026-03-01",
+            "--wheels",
+            str(folder),
+            "--out",
+            str(folder),
+        ),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    (path,) = folder.glob("2026-06-01-*.json")
+    rows: list[Row] = json.loads(path.read_text("utf-8"))["rows"]
+    return rows
+
+
+def test_only_what_two_sources_state_is_compiled(tmp_path: Path) -> None:
+    now = {
+        "m": litellm(
+            max_input_tokens=900,
+            input_cost_per_token=2e-6,
+            output_cost_per_token=8e-6,
+            cache_creation_input_token_cost=1e-6,
+        ),
+        "dust": litellm(max_input_tokens=900, input_cost_per_token=1.8e-7, output_cost_per_token=4e-6),
+    }
+    then = {"m": litellm(max_input_tokens=900, input_cost_per_token=3e-6, output_cost_per_token=9e-6)}
+    rows = compile_list(tmp_path / "a", now, then)
+    assert [
+        (row["effective_from"], row["effective_to"], row["rates"], row["sources"][1]) for row in rows
+    ] == [
+        (None, "2026-05-01T00:00:00Z", {"input": "3", "output": "9"}, "litellm@1.0"),
+        ("2026-05-01T00:00:00Z", None, {"input": "2", "output": "8"}, "litellm"),
+    ]
+    assert {tuple(row["aliases"]) for row in rows} == {("m-2026-01-01",)}
+    assert {row["max_input_tokens"] for row in rows} == {900}
+
+
+@pytest.mark.parametrize(("limit", "long"), list(product([200000, 1000000], ["2", "3", None])))
+def test_a_long_prompt_is_never_priced_at_the_short_rate(
+    tmp_path: Path, limit: int, long: str | None
+) -> None:
+    above = {} if long is None else {"input_cost_per_token_above_200k_tokens": float(long) / 1e6}
+    above |= {"output_cost_per_token_above_200k_tokens": 4e-6} if long else {}
+    entry = litellm(max_input_tokens=limit, input_cost_per_token=1e-6, output_cost_per_token=4e-6, **above)
+    shipped = [row["prompt_above"] for row in compile_list(tmp_path / "a", {"long": entry}, {})]
+    if long == "2":
+        assert shipped == [None, 200000]
+    else:
+        assert shipped == ([None] if limit == 200000 else [])
+
+
+def test_a_later_contradiction_ends_a_row_and_an_earlier_one_begins_it(tmp_path: Path) -> None:
+    agreed = {"input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}
+    other = {"input_cost_per_token": 5e-6, "output_cost_per_token": 4e-6}
+    above = {"input_cost_per_token_above_200k_tokens": 2e-6, "output_cost_per_token_above_200k_tokens": 4e-6}
+    one = {"long": litellm(max_input_tokens=1000000, **agreed, **above)}
+    two = {"long": litellm(max_input_tokens=1000000, **other, **above)}
+    begun = compile_list(tmp_path / "a", one, two)
+    ended = compile_list(tmp_path / "b", two, one)
+    assert {(row["effective_from"], row["effective_to"]) for row in begun} == {("2026-06-01T00:00:00Z", None)}
+    assert {(row["effective_from"], row["effective_to"]) for row in ended} == {(None, "2026-03-01T00:00:00Z")}
