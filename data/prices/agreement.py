@@ -302,7 +302,16 @@ def group_rows(group: Group, provider: str, snapshots: list[Snapshot], signed: l
                 for above in spans
                 for span in spans[above]
             ]
+    if any((row["prompt_above"] or 0) >= limits[0] for row in rows):
+        for row in rows:  # a hold must cover every prompt that a row prices
+            row["max_input_tokens"] = max(limits[0], widest_prompt(group, provider, snapshots))
     return rows
+
+
+def widest_prompt(group: Group, provider: str, snapshots: list[Snapshot]) -> int:
+    """The largest prompt that any release gives the group; some gave a long context that has ended."""
+    known = [snapshot.models[provider].get(one) for snapshot in snapshots for one in group.ids]
+    return max((opinion.max_input_tokens or 0 for opinion in known if opinion is not None), default=0)
 
 
 def group_limits(group: Group) -> tuple[int, int] | None:
