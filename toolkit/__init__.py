@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LoadError,
         MoneyError,
         PriceListError,
+        QueryError,
         VerifyError,
     )
     from toolkit.core.pricing import Priced, Unpriced
@@ -39,6 +40,7 @@ __all__ = [
     "MoneyError",
     "PriceListError",
     "Priced",
+    "QueryError",
     "Receipts",
     "Unpriced",
     "Verification",
@@ -66,6 +68,7 @@ _HOMES = {
     "MoneyError": "core.errors",
     "PriceListError": "core.errors",
     "Priced": "core.pricing",
+    "QueryError": "core.errors",
     "Receipts": "frames",
     "Unpriced": "core.pricing",
     "Verification": "verification",

@@ -47,6 +47,10 @@ class Rejected(NamedTuple):
     reason: str
 
 
+class Unproven(LoadError):
+    """An export without its header or footer: nothing in it is wrong, and nothing says that it is whole."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
     """One file in memory: `content` unpacked, `sha256` of the bytes on disk.

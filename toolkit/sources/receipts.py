@@ -23,6 +23,7 @@ from toolkit.sources.common import (
     Blob,
     Part,
     Rejected,
+    Unproven,
     csv_rows,
     json_object,
     lines_of,
@@ -146,11 +147,11 @@ def _faults(
     for line, column, reason in rejected:
         yield LoadError(reason, file=blob.name, line=line, column=column)
     if header is None:
-        yield LoadError("has no header line; a plain export cannot prove itself", file=blob.name)
+        yield Unproven("has no header line; a plain export cannot prove itself", file=blob.name)
     elif header.get("recipe") != RECIPE:
         yield LoadError(f"has recipe {header.get('recipe')!r}; this version knows {RECIPE}", file=blob.name)
     if footer is None:
-        yield LoadError(_NO_FOOTER, file=blob.name)
+        yield Unproven(_NO_FOOTER, file=blob.name)
         return
     read = frame.height + len(rejected)
     if footer.get("rows") != read:
