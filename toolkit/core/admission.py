@@ -1,0 +1,140 @@
+"""The decision, shared by the gateway and the what-if: claims out of caps, a verdict out of balances.
+
+Everything that can be judged without a store is judged here. A store only answers whether all claims passed,
+by `decisions.passes`, and what the balances were; both sides run these same two functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from toolkit.core.caps import Admission, Cap, CapBook, replaced_defaults
+from toolkit.core.decisions import Admitted, Balance, BalanceKey, CallFacts, CapLook, Claim, Refused, Room
+from toolkit.core.scopes import SCOPES
+from toolkit.core.windows import Window, period_key
+
+_SPECIFICITY = {scope: place for place, scope in enumerate(SCOPES)}
+
+
+def claims_for(book: CapBook, facts: CallFacts) -> tuple[Claim, ...]:
+    """One claim per counter that stands over this call; a watching cap counts and sets no limit."""
+    found = book.matching(facts.who)
+    if not found:
+        return ()
+    replaced = replaced_defaults(found)
+    who = facts.who
+    periods: dict[Window, str] = {}
+    behind: dict[BalanceKey, list[tuple[Cap, bool]]] = {}
+    for cap, match in found:
+        subject = who.subject(cap.scope)
+        assert subject is not None
+        period = periods.get(cap.window)
+        if period is None:
+            period = periods[cap.window] = period_key(cap.window, facts.at)
+        backing = (cap, cap.hard_stop and cap.id not in replaced)
+        for unit, _ in cap.limits:
+            key = BalanceKey(who.organization, cap.scope, subject, match, period, unit)
+            caps = behind.get(key)
+            if caps is None:
+                behind[key] = [backing]
+            else:
+                caps.append(backing)
+    return tuple([_claim(key, caps, facts) for key, caps in behind.items()])
+
+
+def verdict(claims: Sequence[Claim], balances: Sequence[Balance], granted: bool) -> Admitted | Refused:  # noqa: FBT001
+    """What the balances before the call mean for it.
+
+    The named cap is the one with the least headroom after this hold; ties go to the more specific scope,
+    then the lower id; caps without a dollar axis come after all dollar caps, by share left (contract §7).
+    """
+    looks = tuple(
+        [
+            _look(cap, binds, claim, balance)
+            for claim, balance in zip(claims, balances, strict=True)
+            for cap, binds in claim.caps
+        ]
+    )
+    binding = [look for look in looks if look.binds]
+    if granted:
+        customer = [look for look in binding if look.unit == "usd" and look.cap.scope == "customer"]
+        return Admitted(looks=looks, named=_tightest(binding), customer=_tightest(customer))
+    final = [look for look in binding if look.room == "final"]
+    failing = final or [look for look in binding if look.room == "busy"]
+    return Refused(looks=looks, named=_deciding(binding, failing), busy=not final)
+
+
+def room_in(cap: Cap, limit: int, balance: Balance, hold: int, floor: int) -> Room:
+    """Whether one cap alone admits, refuses for good, or is only full of running holds."""
+    spent, held, held_floor = balance
+    if cap.admission == "after":
+        return "fits" if spent < limit else "final"
+    if cap.admission == "floor":
+        return "fits" if spent + held_floor + floor < limit else "final"
+    if spent >= limit or spent + hold > limit:
+        return "final"
+    return "fits" if spent + held < limit and spent + held + hold <= limit else "busy"
+
+
+def taken_by(cap: Cap, balance: Balance) -> int:
+    """What a cap's own admission mode counts as taken: spent, plus holds or floors of running calls (§9)."""
+    if cap.admission == "reserve":
+        return balance.spent + balance.held
+    return balance.spent + balance.held_floor if cap.admission == "floor" else balance.spent
+
+
+def _claim(key: BalanceKey, caps: list[tuple[Cap, bool]], facts: CallFacts) -> Claim:
+    """The claim on one counter, with the least limit of each admission rule among the caps that bind."""
+    unit = key.unit
+    least: dict[Admission, int] = {}
+    for cap, binds in caps:
+        if binds:
+            limit = cap.limit(unit)
+            assert limit is not None
+            least[cap.admission] = min(limit, least.get(cap.admission, limit))
+    return Claim(
+        key,
+        facts.hold(unit),
+        facts.floor(unit),
+        tuple(caps),
+        least.get("reserve"),
+        least.get("floor"),
+        least.get("after"),
+    )
+
+
+def _look(cap: Cap, binds: bool, claim: Claim, balance: Balance) -> CapLook:  # noqa: FBT001
+    unit, hold, floor = claim.key.unit, claim.hold, claim.floor
+    limit = cap.limit(unit)
+    assert limit is not None
+    own = hold if cap.admission == "reserve" else floor if cap.admission == "floor" else 0
+    headroom = limit - taken_by(cap, balance) - own
+    return CapLook(
+        cap, binds, unit, limit, balance, hold, headroom, room_in(cap, limit, balance, hold, floor)
+    )
+
+
+def _deciding(binding: list[CapLook], failing: list[CapLook]) -> CapLook:
+    """The tightest failing cap, each ranked by its dollars where it has some; on an axis that fails."""
+    by_dollars = {look.cap.id: look for look in binding if look.unit == "usd"}
+    tightest = _tightest([by_dollars.get(look.cap.id, look) for look in failing])
+    assert tightest is not None, "a store refused claims that all pass"
+    named = _tightest([look for look in failing if look.cap.id == tightest.cap.id])
+    assert named is not None
+    return named
+
+
+def _tightest(looks: list[CapLook]) -> CapLook | None:
+    dollars = [look for look in looks if look.unit == "usd"]
+    if dollars:
+        return min(dollars, key=_by_headroom)
+    return min(looks, key=_by_share, default=None)
+
+
+def _by_headroom(look: CapLook) -> tuple[int, int, int]:
+    return look.headroom, -_SPECIFICITY[look.cap.scope], look.cap.id
+
+
+def _by_share(look: CapLook) -> tuple[Fraction, int, int]:
+    return Fraction(look.headroom, max(look.limit, 1)), -_SPECIFICITY[look.cap.scope], look.cap.id
