@@ -12,13 +12,13 @@ KNOWN = "a Capline ledger export (JSONL, CSV, Parquet), plain receipts Parquet, 
 
 def read(blob: Blob) -> Part:
     """The file's rows by the one reader that knows its form. Raises LoadError when none does."""
-    if not blob.content.strip():
+    number, first = next(lines_of(blob.content), (1, b""))
+    if not blob.content.removeprefix(b"\xef\xbb\xbf").strip():
         raise LoadError("is empty; there is nothing to load", file=blob.name)
     if blob.content.startswith(b"PAR1"):
         return receipts.read_parquet(blob)
     if blob.content.startswith(b"PK"):
         raise LoadError("is a zip archive; unpack it first", file=blob.name)
-    number, first = next(lines_of(blob.content))
     if first.lstrip().startswith((b"{", b"[")):
         return _read_json(blob, number, first)
     if _is_receipts_csv(blob.content):

@@ -86,6 +86,8 @@ def read_csv(blob: Blob) -> Part:
             rows.append((line, cells))
         else:
             rejected.append(Rejected(line, None, f"has {len(cells)} cells where the head has {len(names)}"))
+    if rows and footer is None and not content.endswith(b"\n"):
+        rejected.append(Rejected(rows.pop()[0], None, "has no line end; it may be cut off"))
     columns = {
         column: [_cell(column, cells[index]) for _, cells in rows] for index, column in enumerate(names)
     }
