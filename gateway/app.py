@@ -1,0 +1,164 @@
+"""The application: everything is wired here, and nothing else owns a clock.
+
+One ASGI callable answers it all. The operator's routes are FastAPI; every other path goes straight to the data plane,
+past any framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastapi import FastAPI
+from sqlalchemy import Connection
+
+from gateway.api import build_api
+from gateway.client import Receive, Send
+from gateway.control import Control
+from gateway.exchange import Services
+from gateway.headers import Names
+from gateway.ids import NewId, new_id
+from gateway.ledger import Ledger
+from gateway.metrics import Metrics
+from gateway.plane import DataPlane
+from gateway.policy import Policy, PolicyHolder, digest
+from gateway.settings import Settings
+from gateway.stores import records
+from gateway.stores.database import Database, hold_lock, open_database
+from gateway.stores.writer import LedgerWriter
+from gateway.upstream import AiohttpUpstream, Upstream
+from toolkit.core.pricefile import load_price_folder
+
+_OPERATOR_PATHS = ("/api", "/health", "/metrics", "/v1/ledger")
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Running:
+    """The parts of a started gateway."""
+
+    services: Services
+    control: Control
+    policy: PolicyHolder
+    database: Database
+    plane: DataPlane
+
+
+class Gateway:
+    """The ASGI callable. Everything it owns is opened by the lifespan and closed in the opposite order."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        upstream: Upstream | None = None,
+        ids: NewId = new_id,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._upstream = upstream
+        self._ids = ids
+        self.api = FastAPI(
+            title="Capline",
+            lifespan=self.lifespan,
+            docs_url=None,
+            redoc_url=None,
+            openapi_url="/api/openapi.json",
+        )
+        self._running: Running | None = None
+
+    @property
+    def running(self) -> Running:
+        """The started parts; only within the lifespan."""
+        assert self._running is not None, "the gateway has not been started"
+        return self._running
+
+    async def __call__(self, scope: dict[str, object], receive: Receive, send: Send) -> None:
+        """Route one connection."""
+        if scope["type"] == "http" and not str(scope["path"]).startswith(_OPERATOR_PATHS):
+            await self.running.plane(scope, receive, send)
+        else:
+            await self.api(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, api: FastAPI) -> AsyncIterator[None]:
+        """Open the ledger, serve, drain, close."""
+        settings = self.settings
+        database = open_database(settings.database_url)
+        assert database.path is not None
+        lock = hold_lock(database.path)
+        writer = LedgerWriter(database.engine, asyncio.get_running_loop())
+        try:
+            ledger = await Ledger.open(writer, settings.node, self._clock())
+            token_hash = digest(admin_token(settings))
+            policy = PolicyHolder(
+                await writer.run(lambda connection: _load_policy(connection, settings, token_hash))
+            )
+            for organization, book in policy.current.books.items():
+                await ledger.hydrate_book(organization, book, self._clock)
+            services = Services(
+                settings=settings,
+                names=Names(settings.header_prefix),
+                ledger=ledger,
+                upstream=self._upstream or AiohttpUpstream(),
+                metrics=Metrics(),
+                clock=self._clock,
+            )
+            plane = DataPlane(services, policy, self._ids)
+            control = Control(writer, ledger, policy, self._clock)
+            self._running = Running(services, control, policy, database, plane)
+            api.include_router(build_api(self._running))
+            try:
+                yield
+            finally:
+                await plane.drain()
+                await services.upstream.close()
+        finally:
+            self._running = None
+            await writer.close()
+            database.engine.dispose()
+            os.close(lock)
+
+
+def create_app(settings: Settings) -> Gateway:
+    """The gateway in service."""
+    return Gateway(settings)
+
+
+def admin_token(settings: Settings) -> str:
+    """The admin token: the setting, else the file under `var`, made at first start with mode 0600."""
+    if settings.admin_token is not None:
+        return settings.admin_token
+    path = settings.var_dir / "admin_token"
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text("utf-8").strip()
+    return _write_secret(path, f"capline_admin_{secrets.token_urlsafe(32)}")
+
+
+def _write_secret(path: Path, secret: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(secret + "\n")
+    return secret
+
+
+def _load_policy(connection: Connection, settings: Settings, token_hash: str) -> Policy:
+    records.set_meta(connection, "admin_token_hash", token_hash)
+    return Policy(
+        keys=records.load_keys(connection),
+        books=records.load_books(connection),
+        prices=load_price_folder(settings.prices_dir),
+        admin_token_hash=token_hash,
+    )

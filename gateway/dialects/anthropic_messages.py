@@ -1,0 +1,246 @@
+"""Anthropic messages: input without cached tokens, cumulative usage in a stream, errors with `error_code`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.base import (
+    BadRequest,
+    Body,
+    Call,
+    Dialect,
+    Handling,
+    Served,
+    decode,
+    output_limit,
+    with_fields,
+)
+from gateway.refusals import Refusal
+from toolkit.core.estimate import CallBounds
+from toolkit.core.pricing import STANDARD
+from toolkit.core.usage import PROMPT_METERS, UsageProblem, anthropic_messages
+
+ROUTE = "/v1/messages"
+
+IMAGE_TOKENS = 5_000
+"""More than Anthropic charges for one image, about 4,784 at the largest size."""
+TOOL_TOKENS = 1_000
+"""More than the system prompt that Anthropic adds when tools are declared (at most 804)."""
+MOST_TURNS = 10
+"""How often a server tool may make the model read its prompt again before `pause_turn`."""
+DEFAULT_SEARCHES = 10
+
+_TIERS = {None: STANDARD, "standard": STANDARD, "batch": "batch"}
+_SPEND_LIMITS = (
+    b"enforced_spend_limit_reached",
+    b"contract_spend_limit_reached",
+    b"linked_organization_spend_limit_reached",
+)
+_MEDIA = (b'"source"', b'"file"')
+
+
+class _Tool(msgspec.Struct):
+    type: str | None = None
+    max_uses: int | None = None
+
+
+class _Request(Body):
+    model: str
+    messages: msgspec.Raw = msgspec.Raw(b"[]")
+    max_tokens: int | None = None
+    stream: bool | None = None
+    tools: list[_Tool] | None = None
+    mcp_servers: msgspec.Raw | None = None
+    container: msgspec.Raw | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    usage: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str | None = None
+    message: _Message | None = None
+    usage: dict[str, Any] | None = None
+
+
+_message = msgspec.json.Decoder(_Message)
+_event = msgspec.json.Decoder(_Event)
+
+
+def parse(body: bytes) -> Call:
+    """What a messages request says about itself. Raises BadRequest."""
+    request: _Request = decode(_Request, body)
+    if not request.model:
+        raise BadRequest("The request names no model.")
+    inline_bytes, media_tokens, reaches_out = _media(request.messages)
+    tools = request.tools or []
+    server_tools = [tool for tool in tools if tool.type not in (None, "custom")]
+    searches = sum(
+        DEFAULT_SEARCHES if tool.max_uses is None else max(0, tool.max_uses)
+        for tool in server_tools
+        if tool.type is not None and tool.type.startswith("web_search")
+    )
+    fetches = bool(server_tools) or request.mcp_servers is not None or request.container is not None
+    return Call(
+        model=request.model,
+        stream=bool(request.stream),
+        bounds=CallBounds(
+            body_bytes=len(body),
+            text_bytes=len(body) - inline_bytes,
+            media_tokens=media_tokens + (TOOL_TOKENS if tools else 0),
+            reaches_out=reaches_out or fetches,
+            turns=MOST_TURNS if fetches else 1,
+            output_limit=output_limit(request.max_tokens),
+            prompt_meters=frozenset(PROMPT_METERS),
+            fees=(("web_search", searches),) if searches else (),
+        ),
+    )
+
+
+def prepare(body: bytes, call: Call, model: str) -> bytes:
+    """The body to send: only a stripped model id changes it."""
+    return body if model == call.model else with_fields(body, model=model)
+
+
+def read_answer(body: bytes) -> Served:
+    """The facts of a whole JSON answer; unreadable JSON has no usage."""
+    try:
+        return _served(_message.decode(body))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Served()
+
+
+class MessagesStreamMeter:
+    """`message_start` to `message_stop`. Usage is cumulative: per field the last value that is not null counts."""
+
+    def __init__(self, _call: Call) -> None:
+        self._known = _Message()
+        self._stopped = False
+
+    def event(self, data: bytes | None) -> Handling:
+        """Note id, model and usage; hold the stop back."""
+        if data is None or (b'"message_' not in data):
+            return Handling.FORWARD
+        try:
+            event = _event.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Handling.FORWARD
+        if event.type == "message_stop":
+            self._stopped = True
+            return Handling.FINAL
+        if event.message is not None:
+            self._known.id = event.message.id or self._known.id
+            self._known.model = event.message.model or self._known.model
+            self._merge(event.message.usage)
+        self._merge(event.usage)
+        return Handling.FORWARD
+
+    def complete(self) -> bool:
+        """`message_stop` came."""
+        return self._stopped
+
+    def served(self) -> Served:
+        """What the events said so far."""
+        return _served(self._known)
+
+    def _merge(self, usage: dict[str, Any] | None) -> None:
+        if usage is not None:
+            news = {name: value for name, value in usage.items() if value is not None}
+            self._known.usage = {**(self._known.usage or {}), **news}
+
+
+def render(refusal: Refusal, request_id: str) -> bytes:
+    """`{"type": "error", "error": {"type", "message", "details": {"error_code", …}}, "request_id"}`."""
+    error = {
+        "type": refusal.anthropic_type,
+        "message": refusal.message,
+        "details": {"error_code": refusal.code, **refusal.details},
+    }
+    return msgspec.json.encode({"type": "error", "error": error, "request_id": request_id})
+
+
+def authorize(api_key: str) -> Mapping[str, str]:
+    """Anthropic's own key header."""
+    return {"x-api-key": api_key}
+
+
+def is_spend_limit(status: int, body: bytes) -> bool:
+    """Anthropic answers 429 or 402 when its own spend limit is reached (facts/clients)."""
+    return status in (402, 429) and any(code in body for code in _SPEND_LIMITS)
+
+
+def _served(message: _Message) -> Served:
+    usage = message.usage
+    if usage is None:
+        return Served(model=message.model, upstream_id=message.id, usage=UsageProblem("usage_missing"))
+    tier = usage.get("service_tier")
+    return Served(
+        model=message.model,
+        upstream_id=message.id,
+        service_tier=tier if isinstance(tier, str) else None,
+        tier=_price_tier(usage),
+        usage=anthropic_messages(usage),
+    )
+
+
+def _price_tier(usage: Mapping[str, Any]) -> str:
+    """The list's word for what was served; a speed or geography that costs more is never priced as standard."""
+    if usage.get("speed") not in (None, "standard"):
+        return str(usage["speed"])
+    if usage.get("inference_geo") not in (None, "global", "not_available"):
+        return str(usage["inference_geo"])
+    tier = usage.get("service_tier")
+    return _TIERS.get(tier, str(tier)) if isinstance(tier, str | None) else str(tier)
+
+
+def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
+    """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
+    raw = bytes(messages)
+    if not any(mark in raw for mark in _MEDIA):
+        return 0, 0, False
+    inline_bytes = media_tokens = 0
+    reaches_out = False
+    for block in _blocks(msgspec.json.decode(raw)):
+        source = block.get("source")
+        if not isinstance(source, dict):
+            continue
+        data = source.get("data")
+        if block.get("type") == "image" and source.get("type") == "base64" and isinstance(data, str):
+            inline_bytes += len(data.encode())
+            media_tokens += IMAGE_TOKENS
+        elif source.get("type") != "text":
+            reaches_out = True
+    return inline_bytes, media_tokens, reaches_out
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    """Every object within messages, at any depth: tool results hold blocks of their own."""
+    found: list[dict[str, Any]] = []
+    waiting = [content]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            found.append(item)
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return found
+
+
+DIALECT = Dialect(
+    name="anthropic",
+    routes=frozenset({ROUTE}),
+    parse=parse,
+    prepare=prepare,
+    read_answer=read_answer,
+    stream_meter=MessagesStreamMeter,
+    render=render,
+    authorize=authorize,
+    is_spend_limit=is_spend_limit,
+)

@@ -1,0 +1,116 @@
+"""What a dialect is: a small object of functions that reads requests, meters answers and words refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.refusals import Refusal
+from toolkit.core.estimate import CallBounds
+from toolkit.core.pricing import STANDARD
+from toolkit.core.usage import Usage, UsageProblem
+
+LARGEST_OUTPUT_LIMIT = 10_000_000
+MOST_CHOICES = 128
+"""Bounds that keep every hold below 2^53 nano-USD; no provider takes more."""
+
+
+class BadRequest(Exception):
+    """A body that no provider could answer; the message is for the client and names the field, never a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What the gateway reads of a request's body. `wants_usage` tells whether the client asked for a stream's usage."""
+
+    model: str
+    stream: bool
+    bounds: CallBounds
+    wants_usage: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What an answer says about itself: the facts that price it, null where it does not say."""
+
+    model: str | None = None
+    upstream_id: str | None = None
+    service_tier: str | None = None
+    tier: str = STANDARD
+    """The price list's word for the tier that was served."""
+    usage: Usage | UsageProblem = field(default_factory=lambda: UsageProblem("usage_missing"))
+
+
+class Handling(Enum):
+    """What becomes of a stream's event on its way to the client."""
+
+    FORWARD = "forward"
+    WITHHOLD = "withhold"
+    """The usage chunk that the client did not ask for."""
+    FINAL = "final"
+    """The end of the answer: held back until its receipt is committed."""
+
+
+class StreamMeter(Protocol):
+    """Reads one stream's events."""
+
+    def event(self, data: bytes | None) -> Handling:
+        """Note what an event's data says and decide what becomes of it."""
+
+    def complete(self) -> bool:
+        """Whether the answer came whole, by the dialect's own final event."""
+
+    def served(self) -> Served:
+        """What is known so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One provider dialect. Adding one is one file, one line in `DIALECTS`, and its captures."""
+
+    name: str
+    routes: frozenset[str]
+    parse: Callable[[bytes], Call]
+    prepare: Callable[[bytes, Call, str], bytes]
+    """(body, call, the provider's own model id) -> the body to send: byte for byte unless something must change."""
+    read_answer: Callable[[bytes], Served]
+    stream_meter: Callable[[Call], StreamMeter]
+    render: Callable[[Refusal, str], bytes]
+    """(refusal, request id) -> the body in this dialect's own error shape."""
+    authorize: Callable[[str], Mapping[str, str]]
+    """A provider's API key -> the headers that carry it."""
+    is_spend_limit: Callable[[int, bytes], bool]
+    """Whether a provider's error says that its own spend limit is reached: final, never to be retried."""
+
+
+class Body(msgspec.Struct):
+    """The fields of a request that a dialect reads; everything else passes through untouched."""
+
+
+def decode(kind: type[Any], body: bytes) -> Any:
+    """A body as `kind`; raises BadRequest naming the field that is wrong, without its value."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"The request body is not valid: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest("The request body is not valid JSON.") from error
+
+
+def with_fields(body: bytes, **changed: Any) -> bytes:
+    """`body` with top-level fields exchanged; every other field keeps its bytes."""
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in changed.items()})
+    return msgspec.json.encode(fields)
+
+
+def output_limit(*limits: int | None) -> int | None:
+    """The largest of the output limits that a request declares; raises BadRequest for one that is no limit."""
+    declared = [limit for limit in limits if limit is not None]
+    if any(not 0 <= limit <= LARGEST_OUTPUT_LIMIT for limit in declared):
+        raise BadRequest("The output limit must be a whole number of tokens, zero or more.")
+    return max(declared, default=None)

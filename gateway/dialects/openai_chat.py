@@ -1,0 +1,230 @@
+"""OpenAI chat completions: requests, usage in the body or the last chunk, errors with `error.code`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.dialects.base import (
+    MOST_CHOICES,
+    BadRequest,
+    Body,
+    Call,
+    Dialect,
+    Handling,
+    Served,
+    decode,
+    output_limit,
+    with_fields,
+)
+from gateway.refusals import Refusal
+from toolkit.core.estimate import CallBounds
+from toolkit.core.pricing import STANDARD
+from toolkit.core.usage import PROMPT_METERS, UsageProblem, openai_chat
+
+ROUTE = "/v1/chat/completions"
+
+IMAGE_TOKENS = 50_000
+"""More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
+
+_TIERS = {None: STANDARD, "default": STANDARD, "auto": STANDARD, "flex": "flex", "priority": "priority"}
+_SPEND_LIMITS = (
+    b"organization_spend_limit_exceeded",
+    b"project_spend_limit_exceeded",
+    b"credit_balance_exhausted",
+    b"insufficient_quota",
+)
+_MEDIA = (b'"image_url"', b'"input_audio"', b'"file"')
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Request(Body):
+    model: str
+    messages: msgspec.Raw = msgspec.Raw(b"[]")
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    service_tier: str | None = None
+    web_search_options: msgspec.Raw | None = None
+
+
+class _Answer(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    service_tier: str | None = None
+    usage: Any = None
+    choices: list[msgspec.Raw] | None = None
+    error: msgspec.Raw | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+def parse(body: bytes) -> Call:
+    """What a chat request says about itself. Raises BadRequest."""
+    request: _Request = decode(_Request, body)
+    if not request.model:
+        raise BadRequest("The request names no model.")
+    choices = 1 if request.n is None else request.n
+    if not 1 <= choices <= MOST_CHOICES:
+        raise BadRequest("n must be a whole number of choices, one or more.")
+    inline_bytes, media_tokens, reaches_out = _media(request.messages)
+    return Call(
+        model=request.model,
+        stream=bool(request.stream),
+        wants_usage=request.stream_options is not None and bool(request.stream_options.include_usage),
+        bounds=CallBounds(
+            body_bytes=len(body),
+            text_bytes=len(body) - inline_bytes,
+            media_tokens=media_tokens,
+            reaches_out=reaches_out or request.web_search_options is not None,
+            output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
+            choices=choices,
+            prompt_meters=frozenset(PROMPT_METERS),
+            tier=_TIERS.get(request.service_tier, STANDARD),
+        ),
+    )
+
+
+def prepare(body: bytes, call: Call, model: str) -> bytes:
+    """The body to send: a stripped model id, and usage asked for in a stream whose client did not."""
+    changed: dict[str, Any] = {} if model == call.model else {"model": model}
+    if call.stream and not call.wants_usage:
+        options = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("stream_options")
+        kept = msgspec.json.decode(options) if options is not None else None
+        changed["stream_options"] = {**(kept or {}), "include_usage": True}
+    return with_fields(body, **changed) if changed else body
+
+
+def read_answer(body: bytes) -> Served:
+    """The facts of a whole JSON answer; unreadable JSON has no usage."""
+    try:
+        return _served(_answer.decode(body))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Served()
+
+
+class ChatStreamMeter:
+    """Chunks up to `[DONE]`. Of each fact the last one that is not null counts."""
+
+    def __init__(self, call: Call) -> None:
+        self._wants_usage = call.wants_usage
+        self._answer = _Answer()
+        self._done = False
+        self._failed = False
+
+    def event(self, data: bytes | None) -> Handling:
+        """Note model, tier, id and usage; withhold the usage chunk that was not asked for."""
+        if data is None:
+            return Handling.FORWARD
+        if data == b"[DONE]":
+            self._done = True
+            return Handling.FINAL
+        try:
+            chunk = _answer.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Handling.FORWARD
+        known = self._answer
+        for name in ("id", "model", "service_tier", "usage"):
+            value = getattr(chunk, name)
+            if value is not None:
+                setattr(known, name, value)
+        self._failed |= chunk.error is not None
+        extra = chunk.usage is not None and chunk.choices == []
+        return Handling.WITHHOLD if extra and not self._wants_usage else Handling.FORWARD
+
+    def complete(self) -> bool:
+        """`[DONE]` came, or at least the usage that stands before it, and no error."""
+        return not self._failed and (self._done or self._answer.usage is not None)
+
+    def served(self) -> Served:
+        """What the chunks said so far."""
+        return _served(self._answer)
+
+
+def render(refusal: Refusal, request_id: str) -> bytes:
+    """`{"error": {"message", "type", "param", "code", "details"}}`."""
+    error = {
+        "message": refusal.message,
+        "type": refusal.openai_type,
+        "param": None,
+        "code": refusal.code,
+        "details": {**refusal.details, "request_id": request_id},
+    }
+    return msgspec.json.encode({"error": error})
+
+
+def authorize(api_key: str) -> Mapping[str, str]:
+    """OpenAI's bearer token."""
+    return {"authorization": f"Bearer {api_key}"}
+
+
+def is_spend_limit(status: int, body: bytes) -> bool:
+    """OpenAI answers 429 when its own spend limit or credit is used up (facts/clients)."""
+    return status == 429 and any(code in body for code in _SPEND_LIMITS)
+
+
+def _served(answer: _Answer) -> Served:
+    tier = _TIERS.get(answer.service_tier)
+    return Served(
+        model=answer.model,
+        upstream_id=answer.id,
+        service_tier=answer.service_tier,
+        tier=tier if tier is not None else str(answer.service_tier),
+        usage=openai_chat(answer.usage) if answer.usage is not None else UsageProblem("usage_missing"),
+    )
+
+
+def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
+    """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
+    raw = bytes(messages)
+    if not any(mark in raw for mark in _MEDIA):
+        return 0, 0, False
+    inline_bytes = media_tokens = 0
+    reaches_out = False
+    for part in _parts(msgspec.json.decode(raw)):
+        url = _image_url(part)
+        if url is not None and url.startswith("data:"):
+            inline_bytes += len(url.encode())
+            media_tokens += IMAGE_TOKENS
+        elif part.get("type") not in (None, "text", "refusal"):
+            reaches_out = True
+    return inline_bytes, media_tokens, reaches_out
+
+
+def _parts(messages: Any) -> list[dict[str, Any]]:
+    """Every content part of every message that is an object."""
+    contents = [message.get("content") for message in messages or () if isinstance(message, dict)]
+    return [
+        part
+        for content in contents
+        if isinstance(content, list)
+        for part in content
+        if isinstance(part, dict)
+    ]
+
+
+def _image_url(part: Mapping[str, Any]) -> str | None:
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else None
+
+
+DIALECT = Dialect(
+    name="openai",
+    routes=frozenset({ROUTE}),
+    parse=parse,
+    prepare=prepare,
+    read_answer=read_answer,
+    stream_meter=ChatStreamMeter,
+    render=render,
+    authorize=authorize,
+    is_spend_limit=is_spend_limit,
+)

@@ -1,0 +1,184 @@
+"""The data plane: one raw ASGI callable. The envelope first, then the body, then the caps, then the exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
+from gateway.dialects import DIALECTS, dialect_of
+from gateway.dialects.base import Dialect
+from gateway.exchange import Exchange, Services, request_ids
+from gateway.headers import raw
+from gateway.ids import NewId
+from gateway.ledger import trace_text
+from gateway.pipeline import Draft, Pipeline, redraft
+from gateway.policy import PolicyHolder, Principal, digest
+from gateway.refusals import Refusal
+from gateway.upstream import RawHeaders
+from toolkit.core.decisions import CapLook
+from toolkit.core.errors import StoreUnavailable
+from toolkit.core.receipts import Receipt
+
+_log = logging.getLogger("capline.plane")
+
+WATCH_AFTER_S = 0.05
+"""Calls that end sooner are not watched for a client that leaves: the watch would cost more than it could save."""
+
+
+class DataPlane:
+    """Answers every path that is not the operator's. `drain()` waits for the calls that run."""
+
+    def __init__(self, services: Services, policy: PolicyHolder, new_id: NewId) -> None:
+        self._services = services
+        self._policy = policy
+        self._new_id = new_id
+        self._pipeline = Pipeline(services.settings, services.names)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: dict[str, object], receive: Receive, send: Send) -> None:
+        """One HTTP request."""
+        client = Client(receive, send)
+        path = str(scope["path"])
+        headers: RawHeaders = scope["headers"]  # type: ignore[assignment]
+        operation_id = f"op_{self._new_id(self._services.clock())}"
+        dialect = dialect_of(path)
+        if dialect is None or scope["method"] != "POST":
+            unsupported = "This route cannot be metered, so it is not forwarded."
+            await self._answer(
+                client, DIALECTS[0], Refusal(code="unsupported_route", message=unsupported), operation_id
+            )
+            return
+        principal = self._authenticate(headers)
+        if principal is None:
+            message = "The API key is missing or unknown."
+            await self._answer(
+                client, dialect, Refusal(code="invalid_api_key", message=message), operation_id
+            )
+            return
+        try:
+            await self._serve(client, dialect, principal, path, headers, operation_id)
+        except ClientLeft:
+            self._services.metrics.count("left_early")
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have not left their receipt yet."""
+        return len(self._running)
+
+    async def drain(self) -> None:
+        """Wait until every running call has left its receipt."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    async def _serve(
+        self,
+        client: Client,
+        dialect: Dialect,
+        principal: Principal,
+        path: str,
+        headers: RawHeaders,
+        operation_id: str,
+    ) -> None:
+        draft: Draft = {
+            "receipt_id": f"rc_{operation_id.removeprefix('op_')}",
+            "operation_id": operation_id,
+            "organization": principal.organization,
+            "project": principal.project,
+            "key_id": principal.key_id,
+            "dialect": dialect.name,
+            "route": path,
+            "request_bytes": 0,
+            "node": self._services.settings.node,
+        }
+        if principal.role is not None:
+            refusal = Refusal(code="permission_denied", message="An operator key cannot use the data plane.")
+            await self._refuse(client, dialect, refusal, draft)
+            return
+        try:
+            body = await self._body(client, headers)
+        except BodyTooLarge:
+            most = self._services.settings.max_body_bytes
+            refusal = Refusal(
+                code="request_too_large", message=f"The request body is larger than {most} bytes."
+            )
+            await self._refuse(client, dialect, refusal, draft)
+            return
+        draft["request_bytes"] = len(body)
+        policy = self._policy.current
+        at = draft["admitted_at"] = self._services.clock()
+        tag_lines = [value for name, value in headers if name == self._services.names.tags]
+        candidate = self._pipeline.understand(policy, principal, dialect, tag_lines, body, at, draft)
+        if isinstance(candidate, Refusal):
+            await self._refuse(client, dialect, candidate, draft)
+            return
+        book = policy.book(principal.organization)
+        decision = self._pipeline.decide(self._services.ledger, book, candidate, draft["receipt_id"], draft)
+        if isinstance(decision, tuple):
+            await self._refuse(client, dialect, decision[0], draft, decision[1])
+            return
+        exchange = Exchange(self._services, client, dialect, candidate, decision, draft)
+        await self._own(exchange.run(path, headers, body), client)
+
+    async def _body(self, client: Client, headers: RawHeaders) -> bytes:
+        most = self._services.settings.max_body_bytes
+        declared = next((value for name, value in headers if name == b"content-length"), b"0")
+        if declared.isdigit() and int(declared) > most:
+            raise BodyTooLarge
+        return await client.body(most)
+
+    async def _own(self, work: Coroutine[Any, Any, None], client: Client) -> None:
+        """Run a call in a task of its own, so that neither a departing client nor a cancelled handler ends it."""
+        loop = asyncio.get_running_loop()
+        owner = loop.create_task(work)
+        self._running.add(owner)
+        owner.add_done_callback(self._running.discard)
+        watcher: list[asyncio.Task[None]] = []
+        later = loop.call_later(WATCH_AFTER_S, lambda: watcher.append(loop.create_task(client.watch())))
+        try:
+            await asyncio.shield(owner)
+        except asyncio.CancelledError:
+            client.leave()
+            raise
+        finally:
+            later.cancel()
+            for task in watcher:
+                task.cancel()
+
+    def _authenticate(self, headers: RawHeaders) -> Principal | None:
+        for name, value in headers:
+            if name == b"authorization":
+                scheme, _, secret = value.partition(b" ")
+                if scheme.lower() != b"bearer":
+                    continue
+            elif name in (b"x-api-key", b"x-goog-api-key"):
+                secret = value
+            else:
+                continue
+            return self._policy.current.keys.get(digest(secret.strip().decode("latin-1")))
+        return None
+
+    async def _refuse(
+        self, client: Client, dialect: Dialect, refusal: Refusal, draft: Draft, looks: Sequence[CapLook] = ()
+    ) -> None:
+        """Answer a refusal once its receipt is committed; without one the answer is that nothing can be verified."""
+        now = self._services.clock()
+        at = draft.setdefault("admitted_at", now)
+        receipt = Receipt(**redraft(draft, refusal), settled_at=max(now, at))
+        try:
+            await self._services.ledger.record(receipt, trace_text(looks), closes_intent=False)
+        except StoreUnavailable:
+            refusal = Refusal(code="budget_unverifiable", message="The ledger cannot be written now.")
+        await self._answer(client, dialect, refusal, draft["operation_id"])
+
+    async def _answer(self, client: Client, dialect: Dialect, refusal: Refusal, operation_id: str) -> None:
+        self._services.metrics.count("refusals", code=refusal.code)
+        headers = {
+            "content-type": "application/json",
+            self._services.names.request_id: operation_id,
+            **request_ids(operation_id),
+            **refusal.response_headers(),
+        }
+        await client.answer(refusal.status, raw(headers.items()), dialect.render(refusal, operation_id))

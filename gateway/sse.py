@@ -1,0 +1,52 @@
+"""Server-sent events cut out of a byte stream as it arrives, every byte kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE = re.compile(rb"\r\n|\n|\r")
+
+LARGEST_EVENT = 16 * 1024 * 1024
+"""Bytes of one event that are kept together; a longer one is forwarded unread."""
+
+
+class Event(NamedTuple):
+    """One event: its bytes as they came, blank line included, and its data (None when it has none)."""
+
+    raw: bytes
+    data: bytes | None
+
+
+class EventSplitter:
+    """Feed it bytes, take whole events; `rest()` is what came after the last blank line."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Every event that `chunk` completes."""
+        self._kept += chunk
+        start = 0
+        for end in _BLANK_LINE.finditer(self._kept):
+            raw = bytes(self._kept[start : end.end()])
+            start = end.end()
+            yield Event(raw, _data(raw))
+        del self._kept[:start]
+        if len(self._kept) > LARGEST_EVENT:
+            yield Event(self.rest(), None)
+
+    def rest(self) -> bytes:
+        """Bytes of an event that has not ended; they are taken out."""
+        kept = bytes(self._kept)
+        self._kept.clear()
+        return kept
+
+
+def _data(raw: bytes) -> bytes | None:
+    if raw.startswith(b"data: ") and b"\n" not in raw[:-2]:
+        return raw[6:].rstrip(b"\r\n")
+    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(raw) if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None

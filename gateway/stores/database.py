@@ -1,0 +1,106 @@
+"""Opening the database: pragmas, schema, and the lock that makes one process its only writer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, insert, select
+from sqlalchemy.engine import make_url
+
+from gateway.stores.tables import SCHEMA_VERSION, meta, metadata, organizations
+from toolkit.core.errors import CaplineError
+
+DEFAULT_ORGANIZATION = "default"
+
+
+class DatabaseHeld(CaplineError, RuntimeError):
+    """Another gateway holds this database's lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An opened database. `ledger_id` names this ledger for ever; caches are keyed by it."""
+
+    engine: Engine
+    ledger_id: str
+    path: Path | None
+
+
+def open_database(url: str) -> Database:
+    """The database at a SQLAlchemy URL, its schema created when new.
+
+    Raises CaplineError for a database that a newer release wrote.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        raise CaplineError(
+            f"{parsed.get_backend_name()} is not supported by this release; use sqlite:///FILE"
+        )
+    path = Path(parsed.database) if parsed.database else None
+    if path is None:
+        raise CaplineError("the ledger needs a file: sqlite:///var/capline.db")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, hide_parameters=True)
+    event.listen(engine, "connect", _set_pragmas)
+    metadata.create_all(engine)
+    return Database(engine, _identify(engine), path)
+
+
+def hold_lock(path: Path) -> int:
+    """Take the exclusive lock beside a SQLite file until this process dies; raises DatabaseHeld when taken.
+
+    The kernel frees it at death, so a killed gateway never blocks the next one.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise DatabaseHeld(
+            f"another gateway is using {path.name}; with memory counters only one may, or two would each spend the "
+            "whole cap. Stop it, or give this one its own CAPLINE_DATABASE_URL."
+        ) from error
+    return descriptor
+
+
+def lock_is_held(path: Path) -> bool:
+    """Whether some process holds the database's lock now."""
+    try:
+        os.close(hold_lock(path))
+    except DatabaseHeld:
+        return True
+    return False
+
+
+def _identify(engine: Engine) -> str:
+    with engine.begin() as connection:
+        known: dict[str, str] = {row.name: row.value for row in connection.execute(select(meta))}
+        if int(known.get("schema", SCHEMA_VERSION)) > SCHEMA_VERSION:
+            raise CaplineError("a newer release of Capline wrote this database; upgrade before opening it")
+        if "ledger_id" not in known:
+            known["ledger_id"] = secrets.token_hex(8)
+            connection.execute(
+                insert(meta),
+                [
+                    {"name": "ledger_id", "value": known["ledger_id"]},
+                    {"name": "schema", "value": str(SCHEMA_VERSION)},
+                ],
+            )
+            connection.execute(
+                insert(organizations), [{"id": DEFAULT_ORGANIZATION, "secret": secrets.token_hex(32)}]
+            )
+        return known["ledger_id"]
+
+
+def _set_pragmas(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA busy_timeout=5000")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()

@@ -1,0 +1,166 @@
+"""The ledger as an export reads it: pinned at the last committed row, then page by page in steady memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
+
+from gateway.stores.finals import Part, admitted_between, bucket, walked, within
+from gateway.stores.rows import row_to_json, to_micros
+from gateway.stores.tables import chain_heads, intents, receipts
+from toolkit.core.chain import GENESIS, RECIPE
+from toolkit.core.windows import instant_text
+
+PAGE_ROWS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked for: a period by admission, and what came after an earlier export, by node."""
+
+    organization: str
+    part: Part = (None, None)
+    after: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """The rows of an export as of its start. `header` is what it says of them before they come."""
+
+    wanted: Wanted
+    header: Mapping[str, Any]
+    next_seq: str
+    first_row: int
+    last_row: int
+
+
+def pin(engine: Engine, wanted: Wanted, now: datetime) -> Pinned:
+    """Fix the rows that an export holds. Open calls are looked for first: later ones are of later periods."""
+    with engine.connect() as connection:
+        complete = wanted.after is None and _is_over(connection, wanted, now)
+        last_row = connection.execute(select(func.coalesce(func.max(receipts.c.row_seq), 0))).scalar_one()
+        nodes = connection.execute(
+            select(chain_heads.c.node).where(chain_heads.c.organization == wanted.organization).distinct()
+        ).scalars()
+        seen = {node: last_row for node in sorted(nodes)}
+        rows = _rows(wanted, last_row)
+        chains, first_row = _chains(connection, wanted, rows)
+        lists = select(receipts.c.price_list).where(rows, receipts.c.price_list.is_not(None)).distinct()
+        start, end = wanted.part
+        header = {
+            "recipe": RECIPE,
+            "chains": chains,
+            "price_lists": sorted(connection.execute(lists).scalars()),
+            "from": None if start is None else instant_text(start),
+            "to": None if end is None else instant_text(end),
+            "complete": complete,
+        }
+    return Pinned(
+        wanted=wanted,
+        header=header,
+        next_seq=encode_seq({**(wanted.after or {}), **seen}),
+        first_row=first_row,
+        last_row=last_row,
+    )
+
+
+def pages(engine: Engine, pinned: Pinned) -> Iterator[list[dict[str, Any]]]:
+    """The pinned rows, in the order they were written. No connection is held between two pages."""
+    position = pinned.first_row - 1
+    wanted = pinned.wanted
+    mine = (*walked(wanted.organization, wanted.part), *_since(wanted), receipts.c.row_seq <= pinned.last_row)
+    query = select(receipts).where(*mine).order_by(receipts.c.row_seq)
+    while True:
+        with engine.connect() as connection:
+            found = connection.execute(query.where(receipts.c.row_seq > position).limit(PAGE_ROWS)).all()
+        if not found:
+            return
+        position = found[-1].row_seq
+        yield [row_to_json(row._asdict()) for row in found]
+
+
+def encode_seq(seen: Mapping[str, int]) -> str:
+    """The last committed row of each node as the opaque text of a footer."""
+    text = json.dumps(dict(seen), sort_keys=True, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_seq(text: str) -> dict[str, int]:
+    """The text of a footer as rows by node. Raises ValueError for anything else."""
+    try:
+        seen = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except ValueError:
+        seen = None
+    if not isinstance(seen, dict) or not all(type(row) is int and 0 <= row < 2**63 for row in seen.values()):
+        raise ValueError("after_seq is the next_seq of an earlier export's footer")
+    return seen
+
+
+def _rows(wanted: Wanted, last_row: int) -> ColumnElement[bool]:
+    return and_(
+        receipts.c.organization == wanted.organization,
+        receipts.c.row_seq <= last_row,
+        *within(receipts.c.admitted_at, wanted.part),
+        *_since(wanted),
+    )
+
+
+def _since(wanted: Wanted) -> list[ColumnElement[bool]]:
+    if wanted.after is None:
+        return []
+    known = wanted.after
+    beyond = [and_(receipts.c.node == node, receipts.c.row_seq > row) for node, row in known.items()]
+    return [or_(*beyond, receipts.c.node.not_in(list(known)))]
+
+
+def _is_over(connection: Connection, wanted: Wanted, now: datetime) -> bool:
+    """Whether the period has ended and none of its calls still runs."""
+    start, end = wanted.part
+    if end is None or end > now:
+        return False
+    since = [] if start is None else [intents.c.admitted_at >= to_micros(start)]
+    running = connection.execute(
+        select(intents.c.receipt).where(intents.c.admitted_at < to_micros(end), *since)
+    )
+    return all(json.loads(text)["organization"] != wanted.organization for text in running.scalars())
+
+
+def _chains(
+    connection: Connection, wanted: Wanted, rows: ColumnElement[bool]
+) -> tuple[list[dict[str, Any]], int]:
+    """What the export holds of each chain, and its first row."""
+    first, last = admitted_between(connection, wanted.organization, wanted.part)
+    month = bucket("month", first, last, receipts.c.admitted_at)
+    groups = (month.column.label("month"), receipts.c.node)
+    query = select(
+        *groups,
+        func.count().label("rows"),
+        func.min(receipts.c.chain_seq).label("first_seq"),
+        func.min(receipts.c.row_seq).label("first_row"),
+        func.max(receipts.c.row_seq).label("head_row"),
+    )
+    found = connection.execute(query.where(rows).group_by(*groups).order_by(*groups)).all()
+    hashes = select(receipts.c.row_seq, receipts.c.row_hash)
+    heads = dict(
+        connection.execute(hashes.where(receipts.c.row_seq.in_([chain.head_row for chain in found])))
+        .tuples()
+        .all()
+    )
+    chains = [
+        {
+            "node": chain.node,
+            "month": month.shown(chain.month),
+            "genesis": GENESIS,
+            "head": heads[chain.head_row],
+            "first_seq": chain.first_seq,
+            "rows": chain.rows,
+        }
+        for chain in found
+    ]
+    return chains, min((chain.first_row for chain in found), default=1)

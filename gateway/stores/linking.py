@@ -1,0 +1,44 @@
+"""A receipt linked to its chain and laid out for its table, on the ledger's hot path.
+
+The same bytes as `toolkit.core.chain.canonical` (a test holds them together), made with msgspec: at a few thousand
+receipts a second the standard encoder alone would take a tenth of a core.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from gateway.stores.rows import to_micros
+from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt
+from toolkit.core.windows import instant_text
+
+_HASHED = tuple(sorted(set(RECEIPT_COLUMNS) - {"row_hash"}))
+_hashed_values = attrgetter(*_HASHED)
+_stored_values = attrgetter(*RECEIPT_COLUMNS)
+_encode = msgspec.json.Encoder(order="sorted", decimal_format="string").encode
+
+_ADMITTED, _SETTLED, _TAGS, _UNITS, _SEQ, _PREVIOUS, _HASH = (
+    RECEIPT_COLUMNS.index(name)
+    for name in ("admitted_at", "settled_at", "tags", "units", "chain_seq", "prev_hash", "row_hash")
+)
+
+
+def linked(receipt: Receipt, chain_seq: int, prev_hash: str) -> tuple[str, list[Any]]:
+    """(row hash, values in the order of RECEIPT_COLUMNS as the table keeps them)."""
+    row = dict(zip(_HASHED, _hashed_values(receipt), strict=True))
+    row["admitted_at"] = instant_text(receipt.admitted_at)
+    row["settled_at"] = instant_text(receipt.settled_at)
+    row["chain_seq"] = chain_seq
+    row["prev_hash"] = prev_hash
+    row_hash = hashlib.sha256(_encode(row)).hexdigest()
+    stored = list(_stored_values(receipt))
+    stored[_ADMITTED] = to_micros(receipt.admitted_at)
+    stored[_SETTLED] = to_micros(receipt.settled_at)
+    stored[_TAGS] = _encode(receipt.tags).decode()
+    stored[_UNITS] = None if receipt.units is None else _encode(receipt.units).decode()
+    stored[_SEQ], stored[_PREVIOUS], stored[_HASH] = chain_seq, prev_hash, row_hash
+    return row_hash, stored

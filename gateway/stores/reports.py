@@ -1,0 +1,264 @@
+"""Reports over receipts, read in SQL with exact integers. Every function works on the caller's connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, case, func, or_, select
+
+from gateway.stores.finals import (
+    COST,
+    COST_KNOWN,
+    COUNTED,
+    MODEL,
+    REQUEST,
+    UNPRICED,
+    Dimension,
+    Part,
+    admitted_between,
+    bucket,
+    count,
+    final,
+    final_requests,
+    of_period,
+    walked,
+    within,
+)
+from gateway.stores.rows import from_micros, row_to_json
+from gateway.stores.tables import receipts
+from toolkit.core.receipts import USAGE_COLUMNS
+from toolkit.core.windows import Window, instant_text
+
+TOKEN_COLUMNS: tuple[str, ...] = tuple(USAGE_COLUMNS.values())
+_BILLED = tuple(column for column in TOKEN_COLUMNS if column != "reasoning_tokens")
+
+_PLAIN_DIMENSIONS = (
+    "organization",
+    "project",
+    "key_id",
+    "customer",
+    "run",
+    "provider",
+    "model_requested",
+    "dialect",
+    "route",
+    "status",
+    "refusal_code",
+    "service_tier",
+    "price_list",
+    "node",
+)
+_SELECTIVE = frozenset({"customer", "operation_id"})
+"""Filters that an index answers better than a walk over the newest rows."""
+
+DIMENSIONS = (*_PLAIN_DIMENSIONS, "model", "day")
+"""What spend can be cut by; `model` is the one that was served, else the one that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which rows of a list: `limit` of them from `offset` on."""
+
+    limit: int
+    offset: int = 0
+
+
+def spend(
+    connection: Connection, organization: str, by: Sequence[str], window: Window, part: Part, page: Page
+) -> list[dict[str, Any]]:
+    """Spend by period and group, newest period first, then the dearest group: `tk.spend` in SQL."""
+    first, last = admitted_between(connection, organization, part)
+    if first is None:
+        return []
+    groups = {"period": bucket(window, first, last, final.c.admitted_at)}
+    groups.update((name, _dimension(name)) for name in by)
+    columns = [group.column.label(f"by_{name}") for name, group in groups.items()]
+    figures = _figures()
+    query = (
+        select(*columns, *figures)
+        .select_from(final_requests())
+        .where(of_period(organization, part))
+        .group_by(*columns)
+        .order_by(columns[0].desc(), func.coalesce(func.sum(COST), 0).desc(), *columns[1:])
+        .limit(page.limit)
+        .offset(page.offset)
+    )
+    return [
+        {name: group.shown(getattr(row, f"by_{name}")) for name, group in groups.items()} | _read_figures(row)
+        for row in connection.execute(query)
+    ]
+
+
+def customers(
+    connection: Connection, organization: str, part: Part, page: Page, customer: str | None = None
+) -> list[dict[str, Any]]:
+    """Spend of each customer that was named in a period, the dearest first."""
+    named = final.c.customer.is_not(None) if customer is None else final.c.customer == customer
+    query = (
+        select(
+            final.c.customer,
+            *_figures(),
+            func.min(final.c.admitted_at).label("first"),
+            func.max(final.c.admitted_at).label("last"),
+        )
+        .select_from(final_requests())
+        .where(of_period(organization, part), named)
+        .group_by(final.c.customer)
+        .order_by(func.coalesce(func.sum(COST), 0).desc(), final.c.customer)
+        .limit(page.limit)
+        .offset(page.offset)
+    )
+    return [
+        {"customer": row.customer, **_read_figures(row), **_seen(row)} for row in connection.execute(query)
+    ]
+
+
+def customers_total(connection: Connection, organization: str, part: Part) -> tuple[int, int]:
+    """How many customers were named in a period, and what they cost in nano-USD."""
+    mine = (
+        receipts.c.organization == organization,
+        receipts.c.customer.is_not(None),
+        *within(receipts.c.admitted_at, part),
+    )
+    query = select(
+        func.count(receipts.c.customer.distinct()), func.coalesce(func.sum(receipts.c.cost_nano_usd), 0)
+    )
+    row = connection.execute(query.where(*mine)).one()
+    return int(row[0]), int(row[1])
+
+
+def unpriced(connection: Connection, organization: str, part: Part, page: Page) -> list[dict[str, Any]]:
+    """Served or abandoned requests whose cost is not known, by model and reason, most frequent first."""
+    groups = (MODEL.label("model"), final.c.unpriced_reason.label("reason"))
+    tokens = sum(
+        (func.coalesce(final.c[name], 0) for name in _BILLED[1:]), func.coalesce(final.c[_BILLED[0]], 0)
+    )
+    reported = or_(*(final.c[name].is_not(None) for name in _BILLED))
+    calls = func.sum(REQUEST)
+    query = (
+        select(
+            *groups,
+            calls.label("calls"),
+            func.sum(case((reported, tokens), else_=None)).label("tokens"),
+            func.min(final.c.admitted_at).label("first"),
+            func.max(final.c.admitted_at).label("last"),
+        )
+        .select_from(final_requests())
+        .where(of_period(organization, part), UNPRICED)
+        .group_by(*groups)
+        .order_by(calls.desc(), *groups)
+        .limit(page.limit)
+        .offset(page.offset)
+    )
+    return [
+        {
+            "model": row.model,
+            "reason": row.reason,
+            "calls": int(row.calls),
+            "tokens": None if row.tokens is None else int(row.tokens),
+            **_seen(row),
+        }
+        for row in connection.execute(query)
+    ]
+
+
+def receipt_rows(
+    connection: Connection,
+    organization: str,
+    part: Part,
+    filters: Mapping[str, str],
+    *,
+    before_seq: int | None,
+    limit: int,
+) -> list[tuple[int, dict[str, Any]]]:
+    """Receipts with the sequence of their rows, newest first. `filters` are columns and their values."""
+    mine = walked(organization, part)
+    if _SELECTIVE & filters.keys():
+        mine = [receipts.c.organization == organization, *within(receipts.c.admitted_at, part)]
+    mine.extend(receipts.c[column] == value for column, value in filters.items())
+    if before_seq is not None:
+        mine.append(receipts.c.row_seq < before_seq)
+    query = select(receipts).where(*mine).order_by(receipts.c.row_seq.desc()).limit(limit)
+    return [(row.row_seq, row_to_json(row._asdict())) for row in connection.execute(query)]
+
+
+def receipt_with_trace(
+    connection: Connection, organization: str, name: str
+) -> tuple[dict[str, Any], list[dict[str, Any]] | None, list[dict[str, Any]]] | None:
+    """A receipt by its id, or the last one of an operation: its row, its trace, and its operation's rows."""
+    found = (
+        connection.execute(
+            select(receipts)
+            .where(column == name, receipts.c.organization.concat("") == organization)
+            .order_by(receipts.c.row_seq.desc())
+            .limit(1)
+        ).first()
+        for column in (receipts.c.receipt_id, receipts.c.operation_id)
+    )
+    row = next((row for row in found if row is not None), None)
+    if row is None:
+        return None
+    siblings = connection.execute(
+        select(receipts.c.receipt_id, receipts.c.attempt, receipts.c.status, receipts.c.corrects)
+        .where(
+            receipts.c.operation_id == row.operation_id, receipts.c.organization.concat("") == organization
+        )
+        .order_by(receipts.c.row_seq)
+    )
+    trace = None if row.trace is None else json.loads(row.trace)
+    return row_to_json(row._asdict()), trace, [sibling._asdict() for sibling in siblings]
+
+
+def _dimension(name: str) -> Dimension:
+    if name == "model":
+        return Dimension(MODEL, _same)
+    if name == "day":
+        return bucket("day", None, None, final.c.admitted_at)
+    return Dimension(final.c[name], _same)
+
+
+def _same(value: str | None) -> str | None:
+    return value
+
+
+def _figures() -> list[Any]:
+    known = or_(func.sum(case((COST_KNOWN, 1), else_=0)) > 0, func.sum(case((UNPRICED, 1), else_=0)) == 0)
+    return [
+        func.coalesce(func.sum(REQUEST), 0).label("requests"),
+        count(COST_KNOWN).label("priced_requests"),
+        count(UNPRICED).label("unpriced_requests"),
+        count(final.c.status == "refused").label("refused_requests"),
+        *(func.sum(final.c[name]).label(name) for name in TOKEN_COLUMNS),
+        case((known, func.coalesce(func.sum(COST), 0)), else_=None).label("cost_nano_usd"),
+        func.coalesce(func.sum(COUNTED), 0).label("counted_nano_usd"),
+        func.count(final.c.price_list.distinct()).label("price_list_count"),
+        func.min(final.c.price_list).label("price_list"),
+    ]
+
+
+_FIGURES = (
+    "requests",
+    "priced_requests",
+    "unpriced_requests",
+    "refused_requests",
+    *TOKEN_COLUMNS,
+    "cost_nano_usd",
+    "counted_nano_usd",
+    "price_list_count",
+)
+
+
+def _read_figures(row: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {name: getattr(row, name) for name in _FIGURES}
+    figures = {name: None if value is None else int(value) for name, value in found.items()}
+    return {**figures, "price_list": row.price_list if figures["price_list_count"] == 1 else None}
+
+
+def _seen(row: Any) -> dict[str, str]:
+    return {
+        "first_seen": instant_text(from_micros(row.first)),
+        "last_seen": instant_text(from_micros(row.last)),
+    }
