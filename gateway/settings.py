@@ -1,6 +1,6 @@
 """Every setting in one frozen object: environment over capline.toml over defaults; nothing unknown passes.
 
-A misspelt setting would silently leave a gateway at its default, so it is an error that names the nearest one.
+A misspelt setting would leave a gateway at its default without a word: it is an error that names the nearest.
 """
 
 from __future__ import annotations

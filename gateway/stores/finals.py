@@ -18,7 +18,6 @@ from sqlalchemy import (
     case,
     exists,
     func,
-    literal,
     or_,
     select,
 )
@@ -113,9 +112,13 @@ def bucket(
             (admitted // _DAY_US + 3) // 7, lambda weeks: period_key("week", _midday(weeks * 7 - 3))
         )
     if window == "never" or first is None or last is None:
-        return Dimension(literal("all" if window == "never" else None), lambda key: key)
+        return Dimension(admitted * 0, lambda _: "all")
     ends, keys = _periods(window, first, last)
-    steps = case(*((admitted < end, index) for index, end in enumerate(ends)), else_=len(ends))
+    steps = (
+        case(*((admitted < end, index) for index, end in enumerate(ends)), else_=len(ends))
+        if ends
+        else admitted * 0
+    )
     return Dimension(steps, lambda index: keys[index])
 
 
