@@ -8,7 +8,6 @@ from gateway.api.audit import audit_router
 from gateway.api.caps import caps_router
 from gateway.api.customers import customers_router
 from gateway.api.docs import docs_router
-from gateway.api.errors import MOST_BODY_BYTES
 from gateway.api.export import export_router
 from gateway.api.health import health_router
 from gateway.api.keys import keys_router
@@ -26,7 +25,7 @@ def build_api(started: Started) -> APIRouter:
     parts = Operator.of(started)
     guard = Guard(parts.policy)
     refs = CustomerRefs(parts.engine)
-    api = APIRouter(max_body_size=MOST_BODY_BYTES)
+    api = APIRouter()
     for router in (
         caps_router(parts, guard),
         keys_router(parts, guard),

@@ -22,7 +22,6 @@ from toolkit.core.errors import InvalidCap, StoreUnavailable
 _log = logging.getLogger("capline.api")
 
 MOST_BODY_BYTES = 262_144
-_TOO_LARGE = f"The request body is larger than {MOST_BODY_BYTES} bytes."
 
 STATUSES: Mapping[ErrorCode, int] = {
     "invalid_request": 422,
@@ -69,10 +68,12 @@ class OperatorRoute(APIRoute):
 
 
 def _refuse_large(request: Request) -> None:
-    """A body that says it is too large is not read; one that does not say is cut off by the router's limit."""
+    """Bodies here are small and say their length, so that none has to be read to be refused."""
+    if "transfer-encoding" in request.headers:
+        raise HTTPException(411, "Send the request's body with a Content-Length.")
     declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > MOST_BODY_BYTES:
-        raise HTTPException(413, _TOO_LARGE)
+    if not declared.isdecimal() or int(declared) > MOST_BODY_BYTES:
+        raise HTTPException(413, f"The request body is larger than {MOST_BODY_BYTES} bytes.")
 
 
 def answer_to(error: Exception) -> Response:
@@ -87,8 +88,6 @@ def answer_to(error: Exception) -> Response:
         case StoreUnavailable() | SQLAlchemyError():
             _log.error("the database did not answer: %s", type(error).__name__)
             return refuse("store_unavailable", "The database did not answer; nothing was changed.")
-        case _ if type(error).__module__ == "starlette.middleware.body_limit":
-            return refuse("invalid_request", _TOO_LARGE, status=413)
         case HTTPException():
             return refuse("invalid_request", str(error.detail), status=error.status_code)
     # The error's own text may hold a customer's value; where it happened does not.
