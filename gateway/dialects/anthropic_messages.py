@@ -53,8 +53,8 @@ class _Request(Body):
     max_tokens: int | None = None
     stream: bool | None = None
     tools: list[_Tool] | None = None
-    mcp_servers: msgspec.Raw | None = None
-    container: msgspec.Raw | None = None
+    mcp_servers: Any = None
+    container: Any = None
 
 
 class _Message(msgspec.Struct):

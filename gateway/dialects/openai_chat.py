@@ -52,7 +52,7 @@ class _Request(Body):
     max_completion_tokens: int | None = None
     n: int | None = None
     service_tier: str | None = None
-    web_search_options: msgspec.Raw | None = None
+    web_search_options: Any = None
 
 
 class _Answer(msgspec.Struct):
@@ -61,7 +61,7 @@ class _Answer(msgspec.Struct):
     service_tier: str | None = None
     usage: Any = None
     choices: list[msgspec.Raw] | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _answer = msgspec.json.Decoder(_Answer)

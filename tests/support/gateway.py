@@ -21,7 +21,11 @@ ADMIN = "test-admin-token"
 
 PROVIDERS = (
     Provider(
-        name="openai", dialect="openai", base_url="http://provider.test/v1", api_keys=("sk-up",), prices="openai"
+        name="openai",
+        dialect="openai",
+        base_url="http://provider.test/v1",
+        api_keys=("sk-up",),
+        prices="openai",
     ),
     Provider(
         name="anthropic",
@@ -45,7 +49,10 @@ class Harness:
 
     async def api(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         """A call of the control plane as the admin."""
-        sent = {"authorization": f"Bearer {ADMIN}", **{name.replace("_", "-"): text for name, text in headers.items()}}
+        sent = {
+            "authorization": f"Bearer {ADMIN}",
+            **{name.replace("_", "-"): text for name, text in headers.items()},
+        }
         return await self.http.request(method, path, json=body, headers=sent)
 
     async def make_cap(self, *, armed: bool = True, **fields: Any) -> dict[str, Any]:
@@ -87,7 +94,11 @@ class Harness:
             body["messages"][0]["content"] += "x" * (size - len(content))
             content = json.dumps(body).encode()
             assert len(content) == size
-        sent = {"authorization": f"Bearer {self.secret}", "content-type": "application/json", **(headers or {})}
+        sent = {
+            "authorization": f"Bearer {self.secret}",
+            "content-type": "application/json",
+            **(headers or {}),
+        }
         if customer is not None:
             sent["x-capline-tags"] = f"customer:{customer}"
         return await self.http.post("/v1/chat/completions", content=content, headers=sent)
@@ -96,7 +107,9 @@ class Harness:
         """Every receipt, oldest first, as the export has them."""
         sent = {"authorization": f"Bearer {ADMIN}"}
         reply = await self.http.get(
-            "/v1/ledger/export", params={"format": "jsonl", "from": "2020-01-01", "to": "2030-01-01"}, headers=sent
+            "/v1/ledger/export",
+            params={"format": "jsonl", "from": "2020-01-01", "to": "2030-01-01"},
+            headers=sent,
         )
         assert reply.status_code == 200, reply.text
         return [json.loads(line) for line in reply.text.splitlines()[1:-1]]

@@ -18,7 +18,9 @@ class Reply:
     body: bytes = b""
     chunks: list[bytes] = field(default_factory=list)
     status: int = 200
-    headers: list[tuple[bytes, bytes]] = field(default_factory=lambda: [(b"content-type", b"application/json")])
+    headers: list[tuple[bytes, bytes]] = field(
+        default_factory=lambda: [(b"content-type", b"application/json")]
+    )
     gate: asyncio.Event | None = None
     fault: str | None = None
     """`unreached`, `broken` (before any byte), `cut` (after the chunks)."""
