@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -39,6 +40,7 @@ GUARDED = ("=", "+", "-", "@", "'", "\t", "\r")
 """A CSV cell that begins with one of these has a `'` before it, so that no spreadsheet runs it."""
 
 _COLUMNS = frozenset(RECEIPT_COLUMNS)
+_in_order = itemgetter(*RECEIPT_COLUMNS)
 _WORDS = {"true": True, "false": False}
 _NO_FOOTER = "has no footer: it is cut off or plain; export it again, or pass strict=False to take the part"
 
@@ -49,7 +51,8 @@ def read_jsonl(blob: Blob) -> Part:
     header = _header(lines[0][1]) if lines else None
     footer = _footer(lines[-1][1]) if len(lines) > 1 else None
     body = lines[header is not None : len(lines) - (footer is not None)]
-    rows: list[tuple[int, dict[str, Any]]] = []
+    numbers: list[int] = []
+    rows: list[tuple[Any, ...]] = []
     rejected: list[Rejected] = []
     for number, line in body:
         try:
@@ -60,9 +63,9 @@ def read_jsonl(blob: Blob) -> Part:
         if wrong := _wrong_columns(row):
             rejected.append(Rejected(number, *wrong))
         else:
-            rows.append((number, row))
-    columns = {column: [row[column] for _, row in rows] for column in RECEIPT_COLUMNS}
-    frame, mistyped = typed(columns, [number for number, _ in rows])
+            numbers.append(number)
+            rows.append(_in_order(row))
+    frame, mistyped = typed(_columns(RECEIPT_COLUMNS, rows), numbers)
     return _part(blob, frame, (*rejected, *mistyped), header, footer, _hash_before_last_line(blob.content))
 
 
@@ -79,19 +82,20 @@ def read_csv(blob: Blob) -> Part:
     names = next(records, (number, []))[1]
     if wrong := _wrong_columns(names):
         raise LoadError(wrong[1], file=blob.name, line=number, column=wrong[0])
-    rows: list[tuple[int, list[str]]] = []
+    numbers: list[int] = []
+    rows: list[list[str]] = []
     rejected: list[Rejected] = []
     for line, cells in records:
         if len(cells) == len(names):
-            rows.append((line, cells))
+            numbers.append(line)
+            rows.append(cells)
         else:
             rejected.append(Rejected(line, None, f"has {len(cells)} cells where the head has {len(names)}"))
     if rows and footer is None and not content.endswith(b"\n"):
-        rejected.append(Rejected(rows.pop()[0], None, "has no line end; it may be cut off"))
-    columns = {
-        column: [_cell(column, cells[index]) for _, cells in rows] for index, column in enumerate(names)
-    }
-    frame, mistyped = typed(columns, [line for line, _ in rows])
+        rows.pop()
+        rejected.append(Rejected(numbers.pop(), None, "has no line end; it may be cut off"))
+    columns = {column: _values(column, cells) for column, cells in _columns(names, rows).items()}
+    frame, mistyped = typed(columns, numbers)
     return _part(blob, frame, (*rejected, *mistyped), header, footer, _hash_before_last_line(blob.content))
 
 
@@ -209,19 +213,30 @@ def _wrong_columns(names: Collection[str]) -> tuple[str | None, str] | None:
     return min(set(names) - _COLUMNS), "a receipt has no such column"
 
 
-def _cell(column: str, cell: str) -> Any:
-    """A CSV cell as the value it stands for; text that is none stays, so that the type check names it."""
-    if not cell:
-        return [] if column == "tags" else None
-    text = cell[1:] if cell.startswith("'") else cell
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Rows turned into columns; every row has one value per name."""
+    return dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {name: () for name in names}
+
+
+def _values(column: str, cells: Sequence[str]) -> list[Any]:
+    """CSV cells as the values they stand for; text that is none stays, so that the type check names it."""
+    texts = [None if not cell else cell[1:] if cell[0] == "'" else cell for cell in cells]
     dtype = RECEIPT_SCHEMA[column]
     if isinstance(dtype, pl.Int64):
-        return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text
+        return [None if text is None else _whole(text) for text in texts]
     if isinstance(dtype, pl.Boolean):
-        return _WORDS.get(text, text)
-    if column not in ("tags", "units"):
-        return text
+        return [None if text is None else _WORDS.get(text, text) for text in texts]
+    if column == "tags":
+        return [[] if text is None else _decoded(text) for text in texts]
+    return [None if text is None else _decoded(text) for text in texts] if column == "units" else texts
+
+
+def _whole(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20 else text
+
+
+def _decoded(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

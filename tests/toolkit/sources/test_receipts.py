@@ -293,3 +293,26 @@ def test_a_csv_with_another_head_is_refused_by_its_column(tmp_path: Path) -> Non
 def test_a_csv_that_is_not_utf_8_is_refused_with_line_and_byte(tmp_path: Path) -> None:
     with pytest.raises(tk.LoadError, match="line 3: not UTF-8 at byte"):
         tk.load(put(tmp_path, FORMS["csv"].replace(b"cust-1", b"cust-\xff", 1)))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("input_tokens", pl.lit(-1), "-1 is not between 0 and"),
+        ("cost_nano_usd", pl.lit(2**53), "is not between 0 and"),
+        ("counted_nano_usd", pl.lit(-(2**53)), "is not between -"),
+        ("organization", pl.lit(None, dtype=pl.String), "null is missing"),
+        ("status", pl.lit("free"), "'free' is none of"),
+    ],
+)
+def test_parquet_values_are_checked_like_text(
+    tmp_path: Path, column: str, value: pl.Expr, reason: str
+) -> None:
+    path = put(tmp_path, Export([served(1), served(2)]).parquet(metadata=False))
+    changed = pl.when(pl.col("receipt_id") == "r00002").then(value).otherwise(column).alias(column)
+    pl.read_parquet(path).with_columns(changed).write_parquet(path)
+    receipts = tk.load(path)
+    assert receipts.frame.collect()["receipt_id"].to_list() == ["r00001"]
+    ((_, line, named, why),) = receipts.rejected.rows()
+    assert (line, named) == (2, column)
+    assert reason in why
