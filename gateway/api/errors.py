@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Set
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -56,10 +56,13 @@ class OperatorRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The route's handler, guarded."""
         handle = super().get_route_handler()
+        known = {field.alias for field in self.dependant.query_params} if self.include_in_schema else None
 
         async def guarded(request: Request) -> Response:
             try:
                 _refuse_large(request)
+                if known is not None:
+                    _refuse_unknown(request, known)
                 return await handle(request)
             except Exception as error:
                 return answer_to(error)
@@ -74,6 +77,13 @@ def _refuse_large(request: Request) -> None:
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared) > MOST_BODY_BYTES:
         raise HTTPException(413, f"The request body is larger than {MOST_BODY_BYTES} bytes.")
+
+
+def _refuse_unknown(request: Request, known: Set[str]) -> None:
+    """A misspelt filter would answer with everything."""
+    for name in request.query_params:
+        if name not in known:
+            raise ControlError("invalid_request", f"{name} is not a parameter of this route.", name)
 
 
 def answer_to(error: Exception) -> Response:

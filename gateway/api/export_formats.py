@@ -96,8 +96,10 @@ def parquet(header: Mapping[str, Any], pages: Rows, footer: Footer) -> Iterator[
 
     schema = pa.schema([(column, _arrow_type(pa, column)) for column in RECEIPT_COLUMNS])
     sink = _Sink()
-    metadata = {"capline.header": json.dumps(header)}
-    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema.with_metadata(metadata)) as writer:
+    file = pa.PythonFile(sink, mode="w")
+    # Without a stored Arrow schema, readers find header and footer in one place: the file's own metadata.
+    with pq.ParquetWriter(file, schema, store_schema=False) as writer:
+        writer.add_key_value_metadata({"capline.header": json.dumps(header)})
         for page in pages:
             footer.see(page)
             footer.hash("".join(f"{row['row_hash']}\n" for row in page).encode())

@@ -24,7 +24,6 @@ from gateway.stores.rows import to_micros
 from toolkit.core.money import usd_text
 from toolkit.core.windows import parse_instant
 
-_WORD: Any = Query(None, max_length=256)
 _FIGURES = ("limit", "spent", "held", "held_floor", "hold", "headroom")
 
 
@@ -39,13 +38,13 @@ def receipts_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRou
         start: str | None = FROM,
         end: str | None = TO,
         customer_ref: str | None = CUSTOMER_REF,
-        key_id: str | None = _WORD,
-        project: str | None = _WORD,
-        run: str | None = _WORD,
-        provider: str | None = _WORD,
+        key_id: str | None = Query(None, max_length=256),
+        project: str | None = Query(None, max_length=256),
+        run: str | None = Query(None, max_length=256),
+        provider: str | None = Query(None, max_length=256),
         model: str | None = Query(None, max_length=256, description="The model that was asked for."),
-        status: str | None = _WORD,
-        operation_id: str | None = _WORD,
+        status: str | None = Query(None, max_length=256),
+        operation_id: str | None = Query(None, max_length=256),
         limit: int = LIMIT,
         cursor: str | None = CURSOR,
     ) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def receipts_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRou
         start: str | None = FROM,
         end: str | None = TO,
         customer_ref: str | None = CUSTOMER_REF,
-        key_id: str | None = _WORD,
+        key_id: str | None = Query(None, max_length=256),
         code: str | None = Query(None, max_length=64, description="A refusal's code."),
         limit: int = LIMIT,
         cursor: str | None = CURSOR,

@@ -147,11 +147,8 @@ def _chains(
     )
     found = connection.execute(query.where(rows).group_by(*groups).order_by(*groups)).all()
     hashes = select(receipts.c.row_seq, receipts.c.row_hash)
-    heads = dict(
-        connection.execute(hashes.where(receipts.c.row_seq.in_([chain.head_row for chain in found])))
-        .tuples()
-        .all()
-    )
+    rows_of_heads = hashes.where(receipts.c.row_seq.in_([chain.head_row for chain in found]))
+    heads = {row.row_seq: row.row_hash for row in connection.execute(rows_of_heads)}
     chains = [
         {
             "node": chain.node,
