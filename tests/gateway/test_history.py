@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,8 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    yield Loaded(tmp_path_factory.mktemp("demo"))
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return Loaded(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture(scope="module")
