@@ -204,12 +204,14 @@ class Exchange:
     async def _answer_unreachable(self, outcome: Outcome, message: str) -> None:
         if self._settled or await self._finish(outcome) is None or self._client.started:
             return
-        refusal = Refusal(code="provider_unreachable", message=message)
-        await self._client.answer(
-            refusal.status,
-            self._headers([(b"content-type", b"application/json")], {}),
-            self._dialect.render(refusal, self._draft["operation_id"]),
-        )
+        await self._answer_refusal(Refusal(code="provider_unreachable", message=message), budget=True)
+
+    async def _answer_refusal(self, refusal: Refusal, *, budget: bool) -> None:
+        """Our own words in the dialect's shape, under the ids that its SDK looks for."""
+        operation_id = self._draft["operation_id"]
+        own = {**refusal.response_headers(), **request_ids(operation_id)}
+        headers = self._headers([(b"content-type", b"application/json")], own, budget=budget)
+        await self._client.answer(refusal.status, headers, self._dialect.render(refusal, operation_id))
 
     async def _finish(self, outcome: Outcome) -> Receipt | None:
         """Settle, then wait for the receipt; None when it was not committed, and the connection must break."""
@@ -315,10 +317,7 @@ class Exchange:
         draft = redraft(self._draft, refusal)
         receipt = Receipt(**draft, settled_at=max(self._services.clock(), self._candidate.at))
         _ignore(ledger.record(receipt, self._trace, closes_intent=True))
-        headers = [(b"content-type", b"application/json")]
-        body = self._dialect.render(refusal, self._draft["operation_id"])
-        own = {**refusal.response_headers(), **request_ids(self._draft["operation_id"])}
-        await self._client.answer(refusal.status, self._headers(headers, own, budget=False), body)
+        await self._answer_refusal(refusal, budget=False)
 
     def _headers(self, headers: RawHeaders, more: dict[str, str], *, budget: bool = True) -> RawHeaders:
         names = self._services.names
