@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. Whatever a user can set right is one line on standard error."""
     try:
         chosen = parser().parse_args(arguments)
-        return int(chosen.run(chosen))
+        code = int(chosen.run(chosen))
+        sys.stdout.flush()  # Here, so that a reader who left is noticed within this function.
+        return code
     except (CannotDo, CaplineError) as error:
         return _cannot(str(error))
     except httpx.HTTPError as error:

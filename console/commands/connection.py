@@ -1,7 +1,7 @@
 """The way to the operator's API: over HTTP while a gateway runs, through the database's own process while none does.
 
-Which gateway: the one that is named; else, where nothing names a database, the one at the usual address; else the one
-that holds the lock of the configured database, which has noted its address there.
+Which gateway: the one that is named; else, where nothing names a database, the demo of this directory or the one at the
+usual address; else the one that holds the lock of the configured database, which has noted its address there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from console.commands.terminal import CannotDo, Parser, say
 
 TOKEN_FILE = Path("var/admin_token")
 CONFIG_FILE = Path("capline.toml")
+DEMO_LOCK = Path("var/demo/capline.db.lock")
 URL_VARIABLE = "CAPLINE_GATEWAY_URL"
 _CONSOLES_OWN = (URL_VARIABLE, "CAPLINE_CONSOLE_")
 
@@ -112,12 +113,10 @@ def _client(named: str | None, *, may_create: bool) -> httpx.Client:
         if not answers(named.rstrip("/")):
             raise CannotDo(f"no gateway answers at {named}; start it, or name another with --gateway")
         return _online(named.rstrip("/"))
-    if (
-        "CAPLINE_DATABASE_URL" not in os.environ
-        and not CONFIG_FILE.exists()
-        and answers(usual_url(os.environ))
-    ):
-        return _online(usual_url(os.environ))
+    if "CAPLINE_DATABASE_URL" not in os.environ and not CONFIG_FILE.exists():
+        for url in (_demo_url(), usual_url(os.environ)):
+            if url and answers(url):
+                return _online(url)
     try:
         transport = OfflineTransport(gateway_environ(os.environ), may_create=may_create)
     except HeldByGateway as held:
@@ -128,6 +127,13 @@ def _client(named: str | None, *, may_create: bool) -> httpx.Client:
         return _online(held.url)
     say("No gateway is running; working on its database directly.")
     return httpx.Client(base_url="http://offline", transport=transport, timeout=60)
+
+
+def _demo_url() -> str:
+    """Where the demo of this directory said that it answers."""
+    with contextlib.suppress(OSError):
+        return DEMO_LOCK.read_text("utf-8").strip()
+    return ""
 
 
 def _online(url: str) -> httpx.Client:
@@ -153,7 +159,8 @@ def _admin_token() -> str:
 def _words(response: httpx.Response) -> str:
     """What the gateway said, as one line."""
     if response.status_code == httpx.codes.UNAUTHORIZED:
-        return f"the gateway does not know this token; check CAPLINE_ADMIN_TOKEN or {TOKEN_FILE}"
+        where = response.request.url.copy_with(path="/", query=None)
+        return f"the gateway at {where} does not know this token; check CAPLINE_ADMIN_TOKEN or {TOKEN_FILE}"
     try:
         said = response.json()["error"]
     except (ValueError, KeyError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -320,24 +321,28 @@ class Up:
     """A running `up` and what it said."""
 
     process: subprocess.Popen[str]
-    shell: Shell
     gateway: str
     console: str
     said: str
 
     @classmethod
-    def started(cls, shell: Shell) -> Up:
-        """Start it and read on until it says how to end it."""
+    @contextlib.contextmanager
+    def running(cls, shell: Shell) -> Iterator[Up]:
+        """Start it, read on until it says how to end it, and see that it is ended."""
         port, console_port = free_ports(2)
         process = shell.start("up", "--port", str(port), "--console-port", str(console_port))
-        assert process.stdout is not None
-        said = ""
-        for line in process.stdout:
-            said += line
-            if "Ctrl-C" in line:
-                break
-        assert "Ctrl-C" in said, process.communicate()
-        return cls(process, shell, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{console_port}", said)
+        try:
+            assert process.stdout is not None
+            said = ""
+            for line in process.stdout:
+                said += line
+                if "Ctrl-C" in line:
+                    break
+            assert "Ctrl-C" in said, process.communicate()
+            yield cls(process, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{console_port}", said)
+        finally:
+            if process.poll() is None:
+                stopped(process)
 
     def children(self) -> list[int]:
         """The processes that it has started (Linux)."""
@@ -347,34 +352,32 @@ class Up:
 
 def test_up_with_nothing_configured_runs_the_demo_and_stops_clean(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    up = Up.started(shell)
-    assert up.gateway in up.said
-    assert is_up(f"{up.console}/_stcore/health")
-    assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["admin_token", "demo"]
-    curl = up.said[up.said.index("curl") : up.said.index("Ctrl-C")]
-    answer = subprocess.run(
-        ["bash", "-c", curl], cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False
-    )
-    assert answer.stdout.startswith("HTTP/1.1 200"), answer.stdout + answer.stderr
-    shell.environ["CAPLINE_GATEWAY_URL"] = up.gateway
-    assert "demo" in {key["name"] for key in shell.json("key", "list")}
-    del shell.environ["CAPLINE_GATEWAY_URL"]
-    children = up.children()
-    assert len(children) == 3
-    assert stopped(up.process) == 0
-    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    with Up.running(shell) as up:
+        assert up.gateway in up.said
+        assert is_up(f"{up.console}/_stcore/health")
+        assert sorted(path.name for path in (tmp_path / "var").iterdir()) == ["admin_token", "demo"]
+        curl = up.said[up.said.index("curl") : up.said.index("Ctrl-C")]
+        answer = subprocess.run(
+            ["bash", "-c", curl], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert answer.stdout.startswith("HTTP/1.1 200"), answer.stdout + answer.stderr
+        assert "demo" in {key["name"] for key in shell.json("key", "list")}, (
+            "the demo of the directory is found"
+        )
+        children = up.children()
+        assert len(children) == 3
+        assert stopped(up.process) == 0
+        assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
     secret = (tmp_path / "var" / "demo" / "key").read_text("utf-8")
-    began = time.monotonic()
-    again = Up.started(shell)
-    assert time.monotonic() - began < LONG / 2, "a second start loads no history"
-    assert (tmp_path / "var" / "demo" / "key").read_text("utf-8") == secret
-    children = again.children()
-    os.kill(_gateway_of(children), signal.SIGKILL)
-    _, errors = again.process.communicate(timeout=LONG)
-    assert again.process.returncode == 2
-    assert "the gateway ended (exit code -9); its last lines:" in errors
-    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    with Up.running(shell) as again:
+        assert (tmp_path / "var" / "demo" / "key").read_text("utf-8") == secret
+        children = again.children()
+        os.kill(_gateway_of(children), signal.SIGKILL)
+        _, errors = again.process.communicate(timeout=LONG)
+        assert again.process.returncode == 2
+        assert "the gateway ended (exit code -9); its last lines:" in errors
+        assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
 def _gateway_of(children: list[int]) -> int:
