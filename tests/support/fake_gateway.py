@@ -45,6 +45,7 @@ class FakeGateway:
         self.fail: dict[tuple[str, str], tuple[int, str]] = {}
         self.asked: list[tuple[str, str]] = []
         self.exports: list[str | None] = []
+        self.forged_rows = 0
 
     def client(self) -> GatewayClient:
         """The real client, talking to this."""
@@ -97,7 +98,8 @@ class FakeGateway:
         self.exports.append(after)
         if after is not None and int(after) > self.receipts.height:
             return _error(422, "invalid_request", "after_seq is not of this ledger.")
-        return httpx.Response(200, content=parquet(self.receipts[int(after or 0) :], self.receipts.height))
+        rows, end = self.receipts[int(after or 0) :], self.receipts.height
+        return httpx.Response(200, content=parquet(rows, end, forged_rows=self.forged_rows))
 
     def _create(self, request: httpx.Request) -> httpx.Response:
         return _json(self._new_cap(json.loads(request.content)), 201)
@@ -213,12 +215,12 @@ def reference(customer: str) -> str:
     return hmac.new(b"secret", customer.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def parquet(rows: pl.DataFrame, next_seq: int) -> bytes:
-    """Rows as the ledger export writes them, proof included."""
+def parquet(rows: pl.DataFrame, next_seq: int, *, forged_rows: int = 0) -> bytes:
+    """Rows as the ledger export writes them, proof included; `forged_rows` makes the footer count wrong."""
     rows = rows.with_columns(row_hash=pl.col("row_hash").fill_null("0" * 64), prev_hash=pl.lit("0" * 64))
     text = "".join(f"{row_hash}\n" for row_hash in rows["row_hash"])
     footer = {
-        "rows": rows.height,
+        "rows": rows.height + forged_rows,
         "cost_nano_usd": int(rows["cost_nano_usd"].cast(pl.Int128).sum()),
         "counted_nano_usd": int(rows["counted_nano_usd"].cast(pl.Int128).sum()),
         "next_seq": str(next_seq),

@@ -1,0 +1,104 @@
+"""Customers: everyone's requests and cost; one customer's days, models, receipts, and why a call was refused."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from console import data, showing, state, wording
+from console.bootstrap import services
+from console.components import cards, charts, controls, notices, tables
+from console.gateway_client import GatewayError
+from console.showing import PeriodChoice
+
+LATEST = 200
+
+
+def page() -> None:
+    history = cards.header(wording.CUSTOMERS)
+    if not cards.has_history(history):
+        return
+    references = data.references(history.version)
+    chosen = controls.period(history.version, key="customers")
+    with notices.panel("customers_table"):
+        _everyone(history.version, chosen, references)
+    customer = state.chosen_customer(references)
+    if customer is not None:
+        _one(history.version, chosen, customer)
+    elif state.CUSTOMER_PARAM in st.query_params:
+        notices.problem(wording.UNKNOWN_REFERENCE, key="unknown_reference")
+    else:
+        st.caption(wording.CUSTOMER_HINT)
+
+
+def _everyone(version: str, chosen: PeriodChoice, references: dict[str, str]) -> None:
+    frame = showing.customers(version, chosen)
+    rows = tables.Chosen(
+        ids=frame["customer"].to_list(),
+        now=state.chosen_customer(references),
+        tell=lambda customer: state.choose_customer(customer, references),
+    )
+    columns = showing.CUSTOMER_COLUMNS
+    tables.table(frame, columns, key="customers_table", alt=wording.CUSTOMERS, chosen=rows)
+    tables.download(frame, columns, key="customers_csv", file_name=f"customers-{chosen.period}.csv")
+
+
+def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
+    st.subheader(wording.ONE_CUSTOMER_TITLE, anchor=False)
+    st.text(wording.customer_name(customer))
+    left, right = st.columns([3, 2])
+    with left.container(border=True, key="customer_days", height="stretch"), notices.panel("customer_days"):
+        st.subheader(wording.BY_DAY_TITLE, anchor=False)
+        charts.spend_by_day(
+            version, chosen.window, chosen.period, customer=customer, key="customer_days_figure"
+        )
+    with (
+        right.container(border=True, key="customer_models", height="stretch"),
+        notices.panel("customer_models"),
+    ):
+        st.subheader(wording.BY_MODEL_TITLE, anchor=False)
+        models = showing.models_of(version, chosen, customer)
+        tables.table(models, showing.MODEL_COLUMNS, key="customer_models_table", alt=wording.BY_MODEL_TITLE)
+    with notices.panel("customer_refusals"):
+        _refusals(version, customer)
+    with notices.panel("customer_receipts"):
+        st.subheader(wording.RECEIPTS_TITLE, anchor=False)
+        receipts = showing.receipt_rows(data.of_customer(version, customer, LATEST))
+        columns = showing.RECEIPT_COLUMNS
+        tables.table(receipts, columns, key="customer_receipts", alt=wording.RECEIPTS_TITLE)
+        tables.download(receipts, columns, key="receipts_csv", file_name="receipts.csv")
+
+
+def _refusals(version: str, customer: str) -> None:
+    st.subheader(wording.REFUSALS_TITLE, anchor=False)
+    refused = data.refusals_of(version, customer, LATEST)
+    if refused.is_empty():
+        st.caption(wording.NO_REFUSALS)
+        return
+    ids = refused["receipt_id"].to_list()
+    asked: str | None = st.session_state.get("why")
+    rows = tables.Chosen(ids=ids, now=asked, tell=lambda receipt_id: st.session_state.update(why=receipt_id))
+    columns = showing.REFUSAL_COLUMNS
+    tables.table(refused, columns, key="customer_refusals", alt=wording.REFUSALS_TITLE, chosen=rows)
+    if asked is not None and asked in ids:
+        _why(asked)
+    else:
+        st.caption(wording.WHY_HINT)
+
+
+def _why(receipt_id: str) -> None:
+    try:
+        receipt = services().gateway.receipt(receipt_id)
+    except GatewayError as error:
+        notices.problem(error.words, key="why_failed")
+        return
+    with st.container(border=True, key="why_panel"):
+        st.subheader(wording.WHY_TITLE, anchor=False)
+        st.markdown(wording.why_md(receipt.refusal_code, receipt.hold_nano_usd))
+        if not receipt.trace:
+            st.caption(wording.NO_TRACE)
+            return
+        trace = showing.trace_rows(receipt)
+        tables.table(trace, showing.TRACE_COLUMNS, key="why_table", alt=wording.WHY_TITLE)
+
+
+page()

@@ -1,0 +1,104 @@
+"""The arm dialog: the exact rule, who is refused next, a reason, and a phrase with the live count in it.
+
+It opens from a flag in the session and acts in callbacks, so that closing, reloading and testing it are plain
+matters of state.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from console import arming, wording
+from console.components import notices, tables
+from console.formatting import inert
+from console.modelling import Modelled
+from console.state import CapDraft
+
+NAMES_SHOWN = 12
+
+_DRAFT = "arming_draft"
+_OVER = "arming_over"
+_NOTE = "arming_note"
+REASON, PHRASE = "arm_reason", "arm_phrase"
+
+
+def open_for(draft: CapDraft) -> None:
+    """A button's callback: open the dialog for this draft."""
+    st.session_state[_DRAFT] = draft
+    for name in (_OVER, _NOTE, REASON, PHRASE):
+        st.session_state.pop(name, None)
+
+
+def draw() -> None:
+    """Draw the dialog if it is open. Call this once per page, where its button is."""
+    draft: CapDraft | None = st.session_state.get(_DRAFT)
+    if draft is not None:
+        _dialog(draft)
+
+
+def _close() -> None:
+    st.session_state.pop(_DRAFT, None)
+    for name in (_OVER, _NOTE):
+        st.session_state.pop(name, None)
+
+
+@st.dialog(wording.ARM_TITLE, width="medium", icon=":material/warning:", on_dismiss=_close)
+def _dialog(draft: CapDraft) -> None:
+    modelled = arming.recount(draft)
+    # What was shown is what the phrase and the recount are held against.
+    shown: int = st.session_state.setdefault(_OVER, modelled.over_count)
+    st.markdown(wording.arm_rule_md(draft))
+    st.text(wording.draft_rule(draft))
+    _over(modelled)
+    tables.facts(wording.arm_facts(modelled), key="arm_facts")
+    st.markdown(wording.UNDO_MD)
+    phrase = wording.arm_phrase(shown)
+    reason = st.text_input(wording.REASON_LABEL, key=REASON, live=True, required=True, max_chars=500)
+    typed = st.text_input(wording.phrase_label_md(phrase), key=PHRASE, live=True, autocomplete="off")
+    if note := st.session_state.get(_NOTE):
+        notices.problem(note, key="arm_note")
+    with st.container(key="arm_buttons", horizontal=True, horizontal_alignment="right"):
+        st.button(wording.CANCEL, key="arm_cancel", on_click=_cancel)
+        st.button(
+            wording.ARM_DO,
+            key="arm_submit",
+            type="primary",
+            icon=":material/lock:",
+            disabled=not ((reason or "").strip() and (typed or "").strip() == phrase),
+            on_click=_submit,
+            args=(draft, shown),
+        )
+
+
+def _over(modelled: Modelled) -> None:
+    over = modelled.over
+    if not over:
+        st.badge(wording.NONE_OVER, icon=":material/check:", color="green")
+        return
+    with st.container(border=True, key="arm_over", gap="xsmall"):
+        st.badge(wording.over_title(len(over)), icon=":material/block:", color="red")
+        st.text(", ".join(inert(row.subject) for row in over[:NAMES_SHOWN]))
+        if len(over) > NAMES_SHOWN:
+            st.text(wording.and_more(len(over) - NAMES_SHOWN))
+
+
+def _cancel() -> None:
+    _close()
+    st.rerun()
+
+
+def _submit(draft: CapDraft, shown: int) -> None:
+    outcome = arming.arm(
+        draft,
+        reason=st.session_state.get(REASON) or "",
+        phrase=st.session_state.get(PHRASE) or "",
+        over_shown=shown,
+    )
+    if isinstance(outcome, arming.Armed):
+        _close()
+        notices.say(wording.armed_md(draft), ":material/lock:")
+        st.rerun()
+    st.session_state[_NOTE] = outcome.words
+    if outcome.over is not None:
+        st.session_state[_OVER] = outcome.over
+        st.session_state[PHRASE] = ""

@@ -1,0 +1,336 @@
+"""From the toolkit's frames to what a page shows: which rows, which columns, in which order.
+
+Nothing is drawn here and no sentence is made; pages put these into tables and cards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from console import data, formatting, wording
+from console.components.cards import Card
+from console.components.tables import Column
+from console.data import Coverage, Totals
+from console.gateway_views import AuditRow, CapView, ReceiptView
+from console.history import HistoryState
+from console.modelling import Modelled, Standing
+from console.state import CapDraft
+from toolkit.core.caps import EACH
+from toolkit.core.windows import Window
+
+TOP = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodChoice:
+    """A window, and the period of it that a page shows."""
+
+    window: Window
+    period: str
+
+
+TOP_COLUMNS = (
+    Column("customer", "Customer"),
+    Column("cost_nano_usd", "Cost", "usd"),
+    Column("requests", "Requests", "count"),
+)
+OF_CAP = (
+    Column(
+        "of_cap",
+        "Of cap",
+        "percent",
+        "Share of the customer's own cap of this window, or of the default one.",
+    ),
+)
+CUSTOMER_COLUMNS = (
+    Column("customer", "Customer"),
+    Column("requests", "Requests", "count"),
+    Column("cost_nano_usd", "Cost", "usd"),
+    Column("unpriced_requests", "Unpriced", "count", "Calls whose cost is not known; they are in no total."),
+    Column("refused_requests", "Refused", "count"),
+    Column("price_list", "Price list", help="Empty when the period spans several, or none."),
+    Column("price_list_count", "Lists", "count", "How many price lists priced this customer's calls."),
+)
+MODEL_COLUMNS = (
+    Column("model", "Model"),
+    Column("requests", "Requests", "count"),
+    Column("cost_nano_usd", "Cost", "usd"),
+)
+RECEIPT_COLUMNS = (
+    Column("admitted_at", "Admitted", "instant"),
+    Column("model", "Model"),
+    Column("status", "Status"),
+    Column("input_tokens", "Input", "count", "Uncached input tokens."),
+    Column("cache_read_tokens", "Cache read", "count"),
+    Column("output_tokens", "Output", "count"),
+    Column("cost_nano_usd", "Cost", "usd", "Empty when it is not known: see the reason."),
+    Column("why", "Reason", help="Why a call was refused, or has no price."),
+    Column("price_list", "Price list"),
+    Column("receipt_id", "Receipt"),
+)
+REFUSAL_COLUMNS = (
+    Column("admitted_at", "Refused", "instant"),
+    Column("model_requested", "Model"),
+    Column("refusal_code", "Code"),
+    Column("cap_id", "Cap", "count"),
+    Column("hold_nano_usd", "Worst case", "usd", "What the call could have cost at most."),
+    Column("receipt_id", "Receipt"),
+)
+TRACE_COLUMNS = (
+    Column("cap", "Cap"),
+    Column("counts", "Counts"),
+    Column("armed", "State"),
+    Column("limit", "Limit"),
+    Column("spent", "Spent"),
+    Column("held", "Held"),
+    Column("hold", "This call"),
+    Column("verdict", "Verdict"),
+)
+WHO_COLUMNS = (
+    Column("customer", "Customer"),
+    Column("first_refusal", "First refusal", "instant"),
+    Column("calls", "Calls refused", "count"),
+    Column("stopped_nano_usd", "Stopped", "usd"),
+    Column("share", "Share of their spend", "share"),
+)
+AUDIT_COLUMNS = (
+    Column("at", "When", "instant"),
+    Column("actor", "Who"),
+    Column("action", "What"),
+    Column("object", "Object"),
+    Column("reason", "Reason"),
+    Column("change", "Change"),
+)
+UNPRICED_COLUMNS = (
+    Column("model", "Model"),
+    Column("reason", "Reason"),
+    Column("requests", "Calls", "count"),
+    Column("tokens", "Tokens", "count"),
+    Column("first", "First seen", "instant"),
+    Column("last", "Last seen", "instant"),
+)
+MONTH_COLUMNS = (
+    Column("period", "Month"),
+    Column("list", "Price list"),
+    Column("requests", "Requests", "count"),
+    Column("unpriced_requests", "Unpriced", "count"),
+    Column("cost_nano_usd", "Cost", "usd"),
+)
+
+
+def overview_cards(totals: Totals) -> list[Card]:
+    """One period in four cards."""
+    change = None
+    if totals.before_nano_usd is not None:
+        change = formatting.signed_usd(totals.spend_nano_usd - totals.before_nano_usd)
+    before = formatting.period(totals.before_key) if totals.before_key else ""
+    return [
+        Card(
+            label=wording.SPEND_CARD,
+            value=formatting.total_usd(totals.spend_nano_usd),
+            badge=change,
+            note=wording.change_md(totals.before_nano_usd, before, is_part=totals.before_is_part),
+            help=wording.CHANGE_HELP,
+        ),
+        Card(
+            label=wording.REQUESTS_CARD,
+            value=formatting.count(totals.requests),
+            badge=formatting.count(totals.customers),
+            note=wording.CUSTOMERS_NOTE,
+        ),
+        Card(
+            label=wording.REFUSED_CARD,
+            value=formatting.count(totals.refused),
+            badge=formatting.percent(totals.refused, totals.requests),
+            note=wording.OF_REQUESTS_NOTE,
+            alarming=totals.refused > 0,
+        ),
+        Card(
+            label=wording.UNPRICED_CARD,
+            value=formatting.count(totals.unpriced),
+            badge=formatting.percent(totals.unpriced, totals.requests),
+            note=wording.OF_REQUESTS_NOTE,
+            help=wording.UNPRICED_HELP,
+        ),
+    ]
+
+
+def model_cards(modelled: Modelled) -> list[Card]:
+    """The four answers of a draft; each with its share and its days."""
+    days = modelled.days
+    return [
+        Card(
+            label=wording.DOLLARS_STOPPED,
+            value=formatting.total_usd(modelled.stopped_nano_usd),
+            badge=formatting.percent(modelled.stopped_nano_usd, modelled.spend_nano_usd),
+            note=wording.of_spend_md(modelled.spend_nano_usd),
+            trend=[day.stopped_nano_usd for day in days],
+        ),
+        Card(
+            label=wording.CALLS_REFUSED,
+            value=formatting.count(modelled.calls_refused),
+            badge=formatting.percent(modelled.calls_refused, modelled.calls),
+            note=wording.of_count_md(modelled.calls),
+            trend=[day.calls_refused for day in days],
+        ),
+        Card(
+            label=wording.CUSTOMERS_REFUSED,
+            value=formatting.count(modelled.customers_refused),
+            badge=formatting.percent(modelled.customers_refused, modelled.customers),
+            note=wording.of_count_md(modelled.customers),
+            trend=[day.customers_refused for day in days],
+        ),
+        Card(
+            label=wording.OVER_NOW,
+            value=formatting.count(modelled.over_count),
+            badge=wording.REFUSED_ON_ARMING if modelled.over else wording.NOBODY_NOW,
+            note=wording.over_period_md(modelled),
+            alarming=modelled.over_count > 0,
+            help=wording.OVER_HELP,
+            trend=[row.spent for row in modelled.nearest],
+        ),
+    ]
+
+
+def over_rows(over: Iterable[Standing]) -> pl.DataFrame:
+    """Who is over, the furthest first."""
+    rows = [(row.subject, row.spent, row.spent / row.limit if row.limit else None) for row in over]
+    schema = {"subject": pl.String, "spent": pl.Int64, "share": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def over_columns(draft: CapDraft) -> tuple[Column, ...]:
+    """Their columns: dollars when the draft limits dollars."""
+    kind = "usd" if draft.limit_nano_usd is not None else "count"
+    return (
+        Column("subject", wording.SUBJECT_TITLES[draft.scope]),
+        Column("spent", wording.SPENT_TITLE, kind),
+        Column("share", wording.OF_CAP_TITLE, "percent"),
+    )
+
+
+def customers(version: str, chosen: PeriodChoice) -> pl.DataFrame:
+    """Every customer of a period, the dearest first."""
+    frame = data.spend(version, ("customer",), chosen.window).filter(pl.col("period") == chosen.period)
+    return frame.drop_nulls("customer").sort(
+        "cost_nano_usd", "customer", descending=[True, False], nulls_last=True
+    )
+
+
+def top_customers(version: str, chosen: PeriodChoice, caps: Iterable[CapView]) -> pl.DataFrame:
+    """The dearest customers of a period with the share of their cap that is spent."""
+    dollar = [
+        cap
+        for cap in caps
+        if cap.scope == "customer"
+        and cap.window == chosen.window
+        and cap.limit_nano_usd
+        and (cap.provider, cap.model, cap.tag) == (None, None, None)
+    ]
+    limits = {
+        cap.subject: cap.limit_nano_usd for cap in sorted(dollar, key=lambda cap: (cap.hard_stop, -cap.id))
+    }
+    frame = customers(version, chosen).head(TOP)
+    limit = pl.Series([limits.get(name, limits.get(EACH)) for name in frame["customer"]], dtype=pl.Int64)
+    return frame.with_columns(of_cap=pl.col("counted_nano_usd") / limit)
+
+
+def top_columns(top: pl.DataFrame) -> tuple[Column, ...]:
+    """Their columns; the share of a cap only where some customer has one of this window."""
+    return TOP_COLUMNS if top["of_cap"].null_count() == top.height else TOP_COLUMNS + OF_CAP
+
+
+def models_of(version: str, chosen: PeriodChoice, customer: str) -> pl.DataFrame:
+    """One customer's models in a period, the dearest first."""
+    frame = data.spend(version, ("customer", "model"), chosen.window)
+    mine = frame.filter(pl.col("period") == chosen.period, pl.col("customer") == customer)
+    return mine.sort("cost_nano_usd", "model", descending=[True, False], nulls_last=True)
+
+
+def receipt_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Receipts with the model that answered, and one reason column."""
+    return frame.with_columns(
+        model=pl.coalesce("model_served", "model_requested"),
+        why=pl.coalesce("refusal_code", "unpriced_reason"),
+    )
+
+
+def trace_rows(receipt: ReceiptView) -> pl.DataFrame:
+    """A decision trace, one cap and axis a row, all of it as text."""
+    return pl.DataFrame([wording.look_cells(look) for look in receipt.trace])
+
+
+def audit_rows(rows: Iterable[AuditRow]) -> pl.DataFrame:
+    """The audit log, newest first, with what changed between before and after."""
+    cells = [
+        (row.at, row.actor, row.action, row.subject, _change(row.before, row.after), row.reason)
+        for row in rows
+    ]
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
+        "at": pl.Datetime("us", "UTC"),
+        "actor": pl.String,
+        "action": pl.String,
+        "object": pl.String,
+        "change": pl.String,
+        "reason": pl.String,
+    }
+    return pl.DataFrame(cells, schema=schema, orient="row").sort("at", descending=True, maintain_order=True)
+
+
+def armed_by(rows: Iterable[AuditRow]) -> dict[int, str]:
+    """Who armed each cap last."""
+    found: dict[int, str] = {}
+    for row in sorted(rows, key=lambda row: row.at):
+        kind, _, number = row.subject.partition(":")
+        if row.action == "cap.arm" and kind == "cap" and number.isdigit():
+            found[int(number)] = row.actor
+    return found
+
+
+def month_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Months by price list, with a word where a total or nothing stands instead of a list."""
+    word = pl.when("total").then(pl.lit(wording.TOTAL)).otherwise(pl.lit(wording.NO_LIST))
+    return frame.with_columns(list=pl.when("total").then(word).otherwise(pl.coalesce("price_list", word)))
+
+
+def coverage_facts(history: HistoryState, covered: Coverage, statuses: Mapping[str, int]) -> dict[str, str]:
+    """What this console's history holds."""
+    return {
+        wording.RECEIPTS_FACT: formatting.count(covered.rows),
+        **{
+            wording.STATUS_FACTS.get(name, name): formatting.count(number)
+            for name, number in statuses.items()
+        },
+        wording.FIRST_FACT: formatting.instant(covered.first),
+        wording.LAST_FACT: formatting.instant(covered.last),
+        wording.VERSION_FACT: history.version,
+    }
+
+
+def _change(before: Mapping[str, object] | None, after: Mapping[str, object] | None) -> str:
+    """The fields that differ, `before → after`; stamps are left out, they stand in the row's own columns."""
+    stamps = ("id", "version", "created_at", "updated_at", "updated_by", "armed_at", "limit_nano_usd")
+    before, after = before or {}, after or {}
+    names = [
+        name for name in {**before, **after} if name not in stamps and before.get(name) != after.get(name)
+    ]
+    made, gone = not before, not after
+    said = [name for name in names if not (made and _says_nothing(after[name]))]
+    if made or gone:
+        return "; ".join(f"{name}: {_short((after or before)[name])}" for name in said)
+    return "; ".join(f"{name}: {_short(before.get(name))} → {_short(after.get(name))}" for name in said)
+
+
+def _says_nothing(value: object) -> bool:
+    """A field that a new object leaves open."""
+    if isinstance(value, Mapping):
+        return not any(value.values())
+    return value in (None, False, "", [])
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else formatting.UNKNOWN if value is None else json.dumps(value)
