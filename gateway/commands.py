@@ -193,10 +193,9 @@ class _OneLine(logging.Formatter):
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65_535:
-        raise argparse.ArgumentTypeError("a port is 0 to 65535")
-    return port
+    if not (text.isascii() and text.isdecimal() and int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write 0 to 65535")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:

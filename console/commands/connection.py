@@ -94,8 +94,12 @@ def gateway_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONSAFEPATH": "1"}
 
 
-def usual_url(environ: Mapping[str, str]) -> str:
-    """Where a gateway answers unless told otherwise."""
+def likely_url(environ: Mapping[str, str]) -> str:
+    """Where a gateway answers when nothing says so: the demo of this directory if it runs, else the usual address."""
+    with contextlib.suppress(OSError):
+        noted = DEMO_LOCK.read_text("utf-8").strip()
+        if noted and answers(noted):
+            return noted
     return f"http://{environ.get('CAPLINE_HOST', '127.0.0.1')}:{environ.get('CAPLINE_PORT', '8787')}"
 
 
@@ -114,9 +118,9 @@ def _client(named: str | None, *, may_create: bool) -> httpx.Client:
             raise CannotDo(f"no gateway answers at {named}; start it, or name another with --gateway")
         return _online(named.rstrip("/"))
     if "CAPLINE_DATABASE_URL" not in os.environ and not CONFIG_FILE.exists():
-        for url in (_demo_url(), usual_url(os.environ)):
-            if url and answers(url):
-                return _online(url)
+        url = likely_url(os.environ)
+        if answers(url):
+            return _online(url)
     try:
         transport = OfflineTransport(gateway_environ(os.environ), may_create=may_create)
     except HeldByGateway as held:
@@ -127,13 +131,6 @@ def _client(named: str | None, *, may_create: bool) -> httpx.Client:
         return _online(held.url)
     say("No gateway is running; working on its database directly.")
     return httpx.Client(base_url="http://offline", transport=transport, timeout=60)
-
-
-def _demo_url() -> str:
-    """Where the demo of this directory said that it answers."""
-    with contextlib.suppress(OSError):
-        return DEMO_LOCK.read_text("utf-8").strip()
-    return ""
 
 
 def _online(url: str) -> httpx.Client:

@@ -24,7 +24,7 @@ import httpx
 
 from console import launch
 from console.commands.children import Child, demo_environ, died, is_free, start_provider, stop, wait_until
-from console.commands.connection import URL_VARIABLE, answers, gateway_environ, usual_url
+from console.commands.connection import URL_VARIABLE, answers, gateway_environ, likely_url
 from console.commands.terminal import DONE, CannotDo, Commands, command, printer, say, working
 
 DEMO = Path("var/demo")
@@ -38,24 +38,26 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     up = command(commands, "up", _up, "run the gateway and the console; with nothing configured, a demo")
     up.add_argument(
-        "--port", type=int, metavar="PORT", help="the gateway's port (else CAPLINE_PORT, else 8787)"
+        "--port", type=_port, metavar="PORT", help="the gateway's port (else CAPLINE_PORT, else 8787)"
     )
     up.add_argument(
         "--console-port",
-        type=int,
+        type=_port,
         metavar="PORT",
         default=os.environ.get("CAPLINE_CONSOLE_PORT", str(CONSOLE_PORT)),
         help=f"the console's port (else CAPLINE_CONSOLE_PORT, else {CONSOLE_PORT})",
     )
     serve = command(commands, "serve", _serve, "run the gateway alone")
     serve.add_argument("--host", help="the address to listen on (else CAPLINE_HOST, else 127.0.0.1)")
-    serve.add_argument("--port", type=int, help="the port to listen on (else CAPLINE_PORT, else 8787)")
+    serve.add_argument(
+        "--port", type=_port_or_any, help="the port to listen on (else CAPLINE_PORT, else 8787)"
+    )
     serve.add_argument("--workers", type=int, help="processes; more than one needs shared counters")
     serve.add_argument("--check", action="store_true", help="print the effective settings and stop")
     serve.add_argument("--json", action="store_true", help="with --check: as JSON")
     console = command(commands, "console", _console, "run the console alone")
     console.add_argument("--host", default="127.0.0.1")
-    console.add_argument("--port", type=int, default=CONSOLE_PORT)
+    console.add_argument("--port", type=_port, default=CONSOLE_PORT)
     console.add_argument("--base-path", default="", help="the path of a proxy that it is under")
     console.add_argument("--gateway", metavar="URL", help=f"the gateway (else {URL_VARIABLE})")
 
@@ -71,7 +73,7 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 def _console(chosen: argparse.Namespace) -> int:
     _need_streamlit()
-    url = chosen.gateway or os.environ.get(URL_VARIABLE) or usual_url(os.environ)
+    url = chosen.gateway or os.environ.get(URL_VARIABLE) or likely_url(os.environ)
     environ = launch.environment(_safe(os.environ), gateway_url=url, host=chosen.host)
     _become(launch.command(chosen.host, chosen.port, chosen.base_path), environ)
 
@@ -241,6 +243,16 @@ def _console_answers(url: str) -> bool:
         return httpx.get(f"{url}/_stcore/health", timeout=2, trust_env=False).is_success
     except httpx.HTTPError:
         return False
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; write 1 to 65535")
+    return int(text)
+
+
+def _port_or_any(text: str) -> int:
+    return 0 if text == "0" else _port(text)
 
 
 def _need_streamlit() -> None:
