@@ -212,14 +212,17 @@ def test_c008_two_agents_on_two_models_fill_the_counters_of_a_narrowed_cap(
     assert {tuple(value or "" for value in key) for key in keys} == counters
 
 
-def test_one_counter_is_claimed_once_with_the_least_limit_of_each_rule() -> None:
+@pytest.mark.parametrize("downward", [True, False])
+def test_one_counter_is_claimed_once_with_the_least_limit_of_each_rule(downward: bool) -> None:
+    limits = {"reserve": (9, 8), "floor": (7, 6), "after": (5, 4)}
     caps = [
-        cap(1, 9, admission="reserve"), cap(2, 8, admission="reserve"), cap(3, 7, admission="floor"),
-        cap(4, 6, admission="floor"), cap(5, 5, admission="after"), cap(6, 1, admission="after", armed=False),
-    ]  # fmt: skip
-    (claim,) = claims_for(book(*caps), call(hold=4, floor=3))
-    assert (claim.hold, claim.floor) == (4, 3)
-    assert (claim.reserve_limit, claim.floor_limit, claim.after_limit) == (8, 6, 5)
+        cap(2 * place + step, limit, admission=admission)
+        for place, (admission, pair) in enumerate(limits.items(), start=1)
+        for step, limit in enumerate(pair if downward else pair[::-1])
+    ]
+    (claim,) = claims_for(book(*caps, cap(99, 1, armed=False)), call(hold=4, floor=3))
+    assert (claim.hold, claim.floor, len(claim.caps)) == (4, 3, 7)
+    assert (claim.reserve_limit, claim.floor_limit, claim.after_limit) == (8, 6, 4)
 
 
 def test_every_axis_of_a_cap_has_its_own_counter_and_all_must_pass() -> None:
@@ -382,6 +385,10 @@ def test_a_failing_cap_is_ranked_by_its_dollars_and_named_on_the_axis_that_fails
     # cap 1 alone fails, on tokens: that is the figure to show
     alone = refused([both, dollars], facts, ZERO, ZERO, ZERO)
     assert (alone.named.cap.id, alone.named.unit, alone.named.limit) == (1, "tokens", 10)
+    # A cap with dollars comes before one without, though its tokens are the smaller part over: -10 % and -100 %
+    tokens = cap(3, None, token_limit=20, match=Match(model="m"))
+    mixed = refused([cap(1, 100, token_limit=100), tokens], call(hold_tokens=20), ZERO, spent(90), spent(20))
+    assert (mixed.named.cap.id, mixed.named.unit) == (1, "tokens")
 
 
 def test_r095_the_customers_own_dollar_cap_is_told_beside_the_tightest() -> None:
