@@ -1,7 +1,7 @@
 """Changes of caps: one transaction and one audit row each, one after the other.
 
-A change is committed first and swaps the policy snapshot at once, so the next request sees it. A cap that is
-made or moved reads its past in the transaction that stores it.
+A change is committed first and swaps the policy snapshot at once, so the next request sees it. The
+counters of a cap that is made or moved are right before it is stored.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Control(KeyControl):
         return after
 
     async def _hydrated(self, actor: Actor, before: Cap | None, after: Cap) -> Cap:
-        """Store a cap that is new or counts elsewhere, and read what its counters start from."""
+        """Read what the counters of a cap start from that is new or counts elsewhere, then store it."""
         stored: list[Cap] = []
 
         def store(connection: Connection) -> None:

@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from gateway.stores.balances import covers, spent_by_key
+from gateway.stores.balances import covers, last_receipt, spent_by_key
 from gateway.stores.rows import to_micros
 from gateway.stores.tables import intents, receipts
 from gateway.stores.writer import LedgerWriter
 from toolkit.core.admission import claims_for
 from toolkit.core.caps import EACH, Cap, CapBook, Match
 from toolkit.core.counters import Counted, Counters, Grant
-from toolkit.core.decisions import BalanceKey, CallFacts, CapLook, Claim
+from toolkit.core.decisions import CallFacts, CapLook, Claim
 from toolkit.core.receipts import Receipt, counted_of
 from toolkit.core.windows import parse_instant, period_key
 
@@ -89,16 +89,19 @@ class Ledger:
         """Give a cap's counters what the receipts of the current period say, plus the holds of running calls.
 
         `book` is the one in force before the cap joins it: counters that it covers are live and stay as they
-        are. `store` is work of the same transaction: a cap is written and its past is read, or neither is. Calls
-        that are admitted meanwhile count too; the caller swaps the book at once when this returns, not later.
+        are. The receipts are read beside the writer, so no call waits for that. `store` writes the cap once its
+        counters are right. Calls that are admitted meanwhile count too; the caller swaps the book at once when this
+        returns, not later.
         """
         joining = (organization, CapBook((cap,)))
         self._joining.append(joining)
         try:
             while True:
                 at = clock()
-                await self._hydrate_at(organization, cap, book, at, store)
-                store = None
+                await self._hydrate_at(organization, cap, book, at)
+                if store is not None:
+                    await self.writer.run(store)
+                    store = None
                 if period_key(cap.window, clock()) == period_key(cap.window, at):
                     return
         finally:
@@ -115,7 +118,6 @@ class Ledger:
         cap: Cap,
         book: CapBook,
         at: datetime,
-        store: Callable[[Connection], object] | None,
     ) -> None:
         alone = CapBook((cap,))
         for key in tuple(self.counters.keys()):
@@ -125,12 +127,12 @@ class Ledger:
             if facts.who.organization == organization:
                 self.counters.hold_also(receipt_id, claims_for(alone, facts))
 
-        def read(connection: Connection) -> dict[BalanceKey, int]:
-            if store is not None:
-                store(connection)
-            return spent_by_key(connection, organization, cap, at)
-
-        for key, amount in (await self.writer.run(read)).items():
+        # Everything that was settled before this step has a row up to here; the rest counts as it comes.
+        last_row = await self.writer.run(last_receipt)
+        spent = await self.writer.read(
+            lambda connection: spent_by_key(connection, organization, cap, at, last_row=last_row)
+        )
+        for key, amount in spent.items():
             if not covers(book, key):
                 self.counters.adjust(key, amount)
 

@@ -25,11 +25,24 @@ _SUBJECTS = {
 }
 
 
-def spent_by_key(connection: Connection, organization: str, cap: Cap, at: datetime) -> dict[BalanceKey, int]:
-    """Counted amounts of the period that holds `at`, by counter, for every counter that `cap` stands over."""
+def last_receipt(connection: Connection) -> int:
+    """The sequence of the last row of the ledger."""
+    return int(connection.execute(select(func.coalesce(func.max(receipts.c.row_seq), 0))).scalar_one())
+
+
+def spent_by_key(
+    connection: Connection, organization: str, cap: Cap, at: datetime, *, last_row: int | None = None
+) -> dict[BalanceKey, int]:
+    """Counted amounts of the period that holds `at`, by counter, for every counter that `cap` stands over.
+
+    `last_row` leaves out what was written later.
+    """
     period = period_at(cap.window, at)
+    query = _query(organization, cap, period.start, period.end)
+    if last_row is not None:
+        query = query.where(receipts.c.row_seq <= last_row)
     spent: dict[BalanceKey, int] = {}
-    for who, counted in _groups(connection, _query(organization, cap, period.start, period.end), cap):
+    for who, counted in _groups(connection, query, cap):
         match = cap.resolved_match(who)
         subject = who.subject(cap.scope)
         if match is None or subject is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,12 +12,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
 
 from gateway.stores.finals import Part, admitted_between, bucket, walked, within
-from gateway.stores.rows import row_to_json, to_micros
+from gateway.stores.rows import to_micros
 from gateway.stores.tables import chain_heads, intents, receipts
 from toolkit.core.chain import GENESIS, RECIPE
+from toolkit.core.receipts import RECEIPT_COLUMNS
 from toolkit.core.windows import instant_text
 
 PAGE_ROWS = 2_000
+
+Stored = tuple[Any, ...]
+"""A row's values as the table keeps them: those of RECEIPT_COLUMNS in their order, and its sequence behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +74,20 @@ def pin(engine: Engine, wanted: Wanted, now: datetime) -> Pinned:
     )
 
 
-def pages(engine: Engine, pinned: Pinned) -> Iterator[list[dict[str, Any]]]:
+def pages(engine: Engine, pinned: Pinned) -> Iterator[Sequence[Stored]]:
     """The pinned rows, in the order they were written. No connection is held between two pages."""
     position = pinned.first_row - 1
     wanted = pinned.wanted
     mine = (*walked(wanted.organization, wanted.part), *_since(wanted), receipts.c.row_seq <= pinned.last_row)
-    query = select(receipts).where(*mine).order_by(receipts.c.row_seq)
+    columns = [receipts.c[name] for name in RECEIPT_COLUMNS]
+    query = select(*columns, receipts.c.row_seq).where(*mine).order_by(receipts.c.row_seq)
     while True:
         with engine.connect() as connection:
             found = connection.execute(query.where(receipts.c.row_seq > position).limit(PAGE_ROWS)).all()
         if not found:
             return
         position = found[-1].row_seq
-        yield [row_to_json(row._asdict()) for row in found]
+        yield [tuple(row) for row in found]
 
 
 def encode_seq(seen: Mapping[str, int]) -> str:
@@ -103,11 +108,15 @@ def decode_seq(text: str) -> dict[str, int]:
 
 
 def _rows(wanted: Wanted, last_row: int) -> ColumnElement[bool]:
+    if wanted.after is not None:
+        # What came since lies at the end: it is found by row, whatever the period.
+        recent = receipts.c.row_seq > min(wanted.after.values(), default=0)
+        mine = walked(wanted.organization, wanted.part)
+        return and_(recent, receipts.c.row_seq <= last_row, *mine, *_since(wanted))
     return and_(
         receipts.c.organization == wanted.organization,
         receipts.c.row_seq <= last_row,
         *within(receipts.c.admitted_at, wanted.part),
-        *_since(wanted),
     )
 
 

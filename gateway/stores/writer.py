@@ -103,6 +103,15 @@ class LedgerWriter:
         self._waiting.put(_Job(work, done))
         return await done
 
+    async def read(self, work: Callable[[Connection], _T]) -> _T:
+        """Run a query beside the writer, in a thread and on a connection of its own."""
+
+        def run() -> _T:
+            with self._engine.connect() as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)
+
     def append_in_job(self, connection: Connection, done: Sequence[Receipt], *, closes_intents: bool) -> None:
         """Chain and insert receipts inside a job: a start's abandoned calls, a loaded demo month."""
         self._appender.append(connection, [(receipt, None, closes_intents) for receipt in done])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection
 
 from tests.support.exports import abandoned, correction, instant, refused, served
@@ -104,17 +105,27 @@ async def test_deleting_and_making_a_cap_again_keeps_what_was_spent(gateway: Har
     assert (await gateway.chat(customer="ann")).status_code == 402
 
 
-async def test_what_happens_while_a_cap_reads_its_past_is_counted_once(gateway: Harness) -> None:
-    """Calls are admitted and settled while the receipts are read; each must count exactly once."""
+@pytest.mark.parametrize("step", ["reading", "storing"])
+async def test_what_happens_while_a_cap_joins_is_counted_once(gateway: Harness, step: str) -> None:
+    """Calls are admitted and settled while the receipts are read and the cap is stored; each counts once."""
     ledger = gateway.gateway.running.services.ledger
     cap = Cap(id=1, scope="customer", subject="*", window="month", request_limit=100)
     who = Attribution(organization="default", customer="ann")
     facts = CallFacts(who=who, at=NOON, hold_nano_usd=1, floor_nano_usd=0, hold_tokens=1)
-    reading, go_on = threading.Event(), threading.Event()
+    reached, go_on = threading.Event(), threading.Event()
 
-    def slow(_connection: Connection) -> None:
-        reading.set()
+    def wait() -> None:
+        reached.set()
         assert go_on.wait(10)
+
+    read = ledger.writer.read
+
+    async def slow_read(work: Callable[[Connection], Any]) -> Any:
+        return await read(lambda connection: (wait(), work(connection))[1])
+
+    if step == "reading":
+        ledger.writer.read = slow_read  # type: ignore[method-assign]
+    store = (lambda connection: wait()) if step == "storing" else None
 
     def call(number: int) -> Receipt:
         return replace(served(number, NOON), customer="ann")
@@ -126,8 +137,8 @@ async def test_what_happens_while_a_cap_reads_its_past_is_counted_once(gateway: 
     for number in (1, 2):
         ledger.reserve(call(number).receipt_id, facts, ())
     before = settle(1)
-    hydrating = asyncio.create_task(ledger.hydrate("default", cap, CapBook(), gateway.clock, slow))
-    await asyncio.to_thread(reading.wait, 10)
+    hydrating = asyncio.create_task(ledger.hydrate("default", cap, CapBook(), gateway.clock, store))
+    await asyncio.to_thread(reached.wait, 10)
     for number in (3, 4):
         ledger.reserve(call(number).receipt_id, facts, ())
     during = [settle(2), settle(3)]
