@@ -1,13 +1,13 @@
-"""`capline spend` and `verify`: the toolkit's answers over files."""
+"""`capline spend`, `what-if` and `verify`: the toolkit's answers over files."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from console.commands.terminal import (
     CANNOT,
@@ -21,16 +21,23 @@ from console.commands.terminal import (
     print_fields,
     print_json,
     print_table,
+    printer,
     say,
     working,
 )
-from console.formatting import exact_usd, total_usd
+from console.formatting import exact_usd, instant, total_usd
+from toolkit.captext import GRAMMAR, parse_cap_text
+from toolkit.core.caps import Admission
 from toolkit.core.windows import period_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from toolkit.frames import Receipts
+    from toolkit.whatif import Summary
+
+MOST_ON_SCREEN = 30
+"""Customers that a terminal shows; a pipe gets them all."""
 
 _TOKENS_IN = ("input_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")
 
@@ -43,10 +50,18 @@ def add(commands: Commands) -> None:
         "--by", default="customer", metavar="NAME,NAME", help="such as customer,model or key_id,day"
     )
     spend.add_argument("--month", metavar="MONTH", help="one month alone, such as 2026-11")
+    what_if = command(
+        commands, "what-if", _what_if, "what a cap would have stopped, judged as the gateway judges"
+    )
+    add_files(what_if)
+    what_if.add_argument(
+        "--cap", action="append", required=True, metavar="RULE", help=f"{GRAMMAR}; may be given again"
+    )
+    what_if.add_argument("--admission", choices=get_args(Admission), default="reserve")
     verify = command(commands, "verify", _verify, "check chains, sums, and every cost against its price list")
     verify.add_argument("files", metavar="FILE", nargs="+")
-    add_json(spend)
-    add_json(verify)
+    for parser in (spend, what_if, verify):
+        add_json(parser)
 
 
 def add_files(parser: Parser) -> None:
@@ -152,6 +167,56 @@ def _lists(row: dict[str, Any]) -> str:
     return f"{row['price_list_count']} lists" if row["price_list_count"] else "none"
 
 
+def _what_if(chosen: argparse.Namespace) -> int:
+    import toolkit as tk
+
+    caps = [
+        parse_cap_text(text, cap_id=number, admission=chosen.admission)
+        for number, text in enumerate(chosen.cap, start=1)
+    ]
+    receipts = loaded(chosen)
+    with working("Judging"):
+        found = tk.what_if(receipts, caps)
+        summary, by_customer = found.summary, found.by_customer
+    if chosen.json:
+        tables = {name: json_rows(getattr(found, name)) for name in ("by_customer", "by_day")}
+        print_json({"caps": chosen.cap, "sentence": found.sentence(), "summary": asdict(summary), **tables})
+        return DONE
+    printer().print(found.sentence(), style="bold", markup=False, soft_wrap=True)
+    print_fields(_findings(summary))
+    refused = [row for row in by_customer.iter_rows(named=True) if row["refused_requests"]]
+    if refused:
+        printer().print()
+        print_table(
+            ("customer", ">requests", ">refused", ">stopped", "first refused", "over now"), map(_who, refused)
+        )
+    return DONE
+
+
+def _findings(summary: Summary) -> Iterator[tuple[str, object]]:
+    yield "requests judged", summary.judged
+    yield (
+        "refused",
+        f"{summary.refused:,}, of these {summary.busy:,} busy and {summary.unpriced:,} without a price",
+    )
+    yield (
+        "spend above the cap",
+        f"{total_usd(summary.refused_nano_usd)} of {total_usd(summary.total_nano_usd)}",
+    )
+    yield "customers refused", f"{summary.customers_refused:,} of {summary.customers:,}"
+    yield "customers over now", summary.customers_over_now
+    if summary.cost_unknown:
+        yield "cost unknown", f"{summary.cost_unknown:,}: refused in history, admitted by this draft"
+    if summary.overshoot_nano_usd:
+        yield "overshoot", total_usd(summary.overshoot_nano_usd)
+    yield "ordered by", summary.ordered_by
+
+
+def _who(row: dict[str, Any]) -> tuple[object, ...]:
+    money, first = total_usd(row["refused_nano_usd"]), instant(row["first_refused_at"])
+    return (row["customer"], row["requests"], row["refused_requests"], money, first, row["over_now"])
+
+
 def _verify(chosen: argparse.Namespace) -> int:
     import toolkit as tk
 
@@ -179,4 +244,4 @@ def _verify(chosen: argparse.Namespace) -> int:
 def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return format(value, "f")
-    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, date) else value

@@ -19,7 +19,9 @@ from console.commands.terminal import (
     say,
 )
 from console.formatting import cap_usd
+from toolkit.captext import GRAMMAR, parse_cap_text
 from toolkit.core.caps import REFUSAL_STATUSES, Admission, OnReach, UnpricedPolicy
+from toolkit.core.money import limit_text
 from toolkit.core.scopes import SCOPES
 from toolkit.core.windows import WINDOWS
 
@@ -47,7 +49,7 @@ def add(commands: Commands) -> None:
     listed = command(caps, "list", _list, "list the caps")
     changed = command(caps, "set", _set, "make a watching cap, or change the one with an id")
     changed.add_argument(
-        "id", metavar="ID", nargs="?", type=int, help="the cap to change; without it one is made"
+        "what", metavar="ID|RULE", nargs="?", help=f"the cap to change, or a new one as {GRAMMAR}"
     )
     _add_fields(changed)
     arm = command(caps, "arm", _arm, "turn a cap's hard stop on")
@@ -116,25 +118,39 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _set(chosen: argparse.Namespace) -> int:
+    cap_id, fields = _wanted(chosen)
     given = vars(chosen)
-    fields = {name: given[name] for name in _PLAIN_FIELDS if name in given}
-    if fields.get("limit_usd") == NO_LIMIT:
-        fields["limit_usd"] = None
     narrowed = {part: _unless_none(given[f"match_{part}"]) for part in _MATCHES if f"match_{part}" in given}
-    with connect(chosen, may_create=chosen.id is None) as api:
-        if chosen.id is None:
+    with connect(chosen, may_create=cap_id is None) as api:
+        if cap_id is None:
             missing = [f"--{name}" for name in ("scope", "window") if name not in fields]
             if missing:
                 raise CannotDo(f"a new cap needs {' and '.join(missing)}; to change one, give its id")
             cap = api.ask("POST", "/api/caps", {**fields, **({"match": narrowed} if narrowed else {})})
         else:
-            before = _read(api, chosen.id)
+            before = _read(api, cap_id)
             if narrowed:
                 fields["match"] = {**before["match"], **narrowed}
             if not fields:
-                raise CannotDo(f"nothing to change in cap {chosen.id}; give a field such as --limit-usd 30")
-            cap = api.ask("PATCH", f"/api/caps/{chosen.id}", fields, version=_version(chosen, before))
+                raise CannotDo(f"nothing to change in cap {cap_id}; give a field such as --limit-usd 30")
+            cap = api.ask("PATCH", f"/api/caps/{cap_id}", fields, version=_version(chosen, before))
     return _changed(chosen, cap)
+
+
+def _wanted(chosen: argparse.Namespace) -> tuple[int | None, dict[str, Any]]:
+    """(the id of the cap to change, None for a new one; its fields)."""
+    fields = {name: text for name, text in vars(chosen).items() if name in _PLAIN_FIELDS}
+    if fields.get("limit_usd") == NO_LIMIT:
+        fields["limit_usd"] = None
+    if chosen.what is None:
+        return None, fields
+    if chosen.what.isascii() and chosen.what.isdecimal():
+        return int(chosen.what), fields
+    rule = parse_cap_text(chosen.what)
+    assert rule.limit_nano_usd is not None, "the grammar has an amount"
+    limit = limit_text(rule.limit_nano_usd)
+    names = ("scope", "subject", "window", "admission")
+    return None, {**{name: getattr(rule, name) for name in names}, "limit_usd": limit, **fields}
 
 
 def _arm(chosen: argparse.Namespace) -> int:
@@ -203,8 +219,16 @@ def _unless_none(text: str) -> str | None:
 
 
 def _count(text: str) -> int | None:
-    return None if text == NO_LIMIT else int(text)
+    if text == NO_LIMIT:
+        return None
+    return _whole(text)
 
 
 def _percents(text: str) -> list[int]:
-    return [int(part) for part in text.split(",") if part]
+    return [_whole(part) for part in text.split(",")]
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -18,10 +19,13 @@ from typing import Any
 import httpx
 import pytest
 
+import toolkit as tk
 from console import cli
+from toolkit.captext import parse_cap_text
 
 _OURS = ("CAPLINE_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OPENROUTER_")
 ENVIRON = {name: text for name, text in os.environ.items() if not name.startswith(_OURS)}
+SAMPLE = str(Path(__file__).resolve().parents[2] / "data" / "sample" / "receipts.parquet")
 LONG = 120.0
 """Seconds after which a process that should have answered is given up."""
 
@@ -167,6 +171,13 @@ class TestOnline:
         assert online.json("cap", "delete", number) == {"id": cap["id"], "deleted": True}
         assert number not in {str(cap["id"]) for cap in online.json("cap", "list")}
 
+    def test_a_cap_is_made_from_the_rule_that_the_what_if_takes(self, online: Shell) -> None:
+        cap = online.json("cap", "set", "customer:a b never 0.5 floor", "--name", "One")
+        seen = [cap[name] for name in ("name", "scope", "subject", "window", "limit_usd", "admission")]
+        assert seen == ["One", "customer", "a b", "never", "0.50", "floor"]
+        assert "the window 'dya'" in online.fails("cap", "set", "customer:* dya 1")
+        online.json("cap", "delete", str(cap["id"]))
+
     def test_what_the_gateway_refuses_is_one_line(self, online: Shell) -> None:
         rule = ("--scope", "customer", "--subject", "*", "--window", "month")
         assert "1.1234567" in online.fails("cap", "set", *rule, "--limit-usd", "1.1234567")
@@ -242,12 +253,27 @@ class TestFiles:
     """Commands that need no gateway."""
 
     def test_spend_of_the_sample(self, nowhere: Shell) -> None:
-        sample = Path(__file__).resolve().parents[2] / "data" / "sample" / "receipts.parquet"
-        rows = nowhere.json("spend", str(sample), "--by", "customer,model", "--month", "2026-11")
+        rows = nowhere.json("spend", SAMPLE, "--by", "customer,model", "--month", "2026-11")
         assert sum(row["cost_nano_usd"] or 0 for row in rows) == 3_441_060_169_250
-        shown = nowhere.run("spend", str(sample))
+        shown = nowhere.run("spend", SAMPLE)
         assert shown.stdout.splitlines()[-1].split()[:2] == ["total", "100,588"]
         assert "$3,441.06" in shown.stdout
+
+    def test_a_cap_on_history_is_judged_as_the_toolkit_judges_it(self, nowhere: Shell) -> None:
+        found = nowhere.json(
+            "what-if", SAMPLE, "--cap", "customer:* day 10", "--cap", "organization:default month 9000"
+        )
+        caps = [
+            parse_cap_text("customer:* day 10"),
+            parse_cap_text("organization:default month 9000", cap_id=2),
+        ]
+        expected = tk.what_if(tk.load(SAMPLE), caps)
+        assert found["summary"] == dataclasses.asdict(expected.summary)
+        assert found["summary"]["refused"] > 0
+        shown = nowhere.run("what-if", SAMPLE, "--cap", "customer:* day 10", "--admission", "after")
+        assert shown.stdout.startswith("$10.00 per day would have stopped $")
+        assert "initech-042" in shown.stdout
+        assert "write SCOPE:SUBJECT" in nowhere.fails("what-if", SAMPLE, "--cap", "customer month 10")
 
     def test_words_that_mean_nothing_are_one_line(self, nowhere: Shell) -> None:
         assert "no such file" in nowhere.fails("spend", "missing.jsonl")
