@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _steps = itertools.count()
-_random = random.Random()  # noqa: S311  seeded by the system; ids must differ, not be secret
+_random = random.Random()  # seeded by the system; ids must differ, not be secret
 
 NewId = Callable[[datetime], str]
 

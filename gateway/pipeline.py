@@ -237,7 +237,8 @@ def _output_that_fits(bounds: Estimate, decision: Refused) -> int | None:
         if not look.binds or (look.room == "fits" and look.cap.admission != "reserve"):
             continue
         room = look.limit - look.balance.spent - look.balance.held
-        if look.cap.admission != "reserve" or room <= 0 or look.unit == "requests" and look.room != "fits":
+        exhausted = look.unit == "requests" and look.room != "fits"
+        if look.cap.admission != "reserve" or room <= 0 or exhausted:
             return None
         if look.unit != "requests":
             (nano_usd if look.unit == "usd" else tokens).append(room)
