@@ -34,4 +34,5 @@ def is_held(database: Path) -> bool:
 
 
 def _lock_file(database: Path) -> Path:
-    return database.with_name(f"{database.name}.lock")
+    file = database.resolve()
+    return file.with_name(f"{file.name}.lock")

@@ -54,9 +54,10 @@ def open_database(url: str) -> Database:
 def hold_lock(path: Path) -> int:
     """Take the exclusive lock beside a SQLite file until this process dies; raises DatabaseHeld when taken.
 
-    The kernel frees it at death, so a killed gateway never blocks the next one.
+    The kernel frees it at death, so a killed gateway never blocks the next one. It lies beside the file itself: a
+    link to a database is the same database.
     """
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(f"{path.resolve()}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
