@@ -1,6 +1,6 @@
 """Where the gateway that holds a database's lock can be reached: noted in the lock file, for the command line to read.
 
-The note means something only while the lock is held; a killed gateway leaves it behind, and nobody reads it then.
+A killed gateway leaves its note behind, so whoever reads one sees whether the lock is held, or asks whether it answers.
 """
 
 from __future__ import annotations
