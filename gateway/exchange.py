@@ -84,23 +84,23 @@ class Exchange:
         self._started_at = asyncio.get_running_loop().time()
         self._settled = False
 
-    async def run(self, path: str, headers: RawHeaders, body: bytes) -> None:
-        """Intent, call, settlement, receipt, answer."""
+    async def run(self, target: str, headers: RawHeaders, body: bytes) -> None:
+        """Intent, call, settlement, receipt, answer. `target` is the route and the query that came with it."""
         try:
             await self._services.ledger.begin(self._draft, self._trace)
         except StoreUnavailable:
             await self._refuse_unverifiable()
             return
         try:
-            await self._call(path, headers, body)
+            await self._call(target, headers, body)
         finally:
             if not self._settled:
                 _ignore(self._settle(self._broken_off())[1])
 
-    async def _call(self, path: str, headers: RawHeaders, body: bytes) -> None:
+    async def _call(self, target: str, headers: RawHeaders, body: bytes) -> None:
         try:
             async with self._time_limit():
-                answer = await self._send(path, headers, body)
+                answer = await self._send(target, headers, body)
                 try:
                     await self._take(answer)
                 finally:
@@ -131,12 +131,12 @@ class Exchange:
             finally:
                 self._client.on_left = None
 
-    async def _send(self, path: str, headers: RawHeaders, body: bytes) -> Answer:
+    async def _send(self, target: str, headers: RawHeaders, body: bytes) -> Answer:
         candidate, provider = self._candidate, self._candidate.provider
         key = provider.api_keys[0] if provider.api_keys else ""
         out = [*self._services.names.to_provider(headers), *self._dialect.authorize(key).items()]
         prepared = self._dialect.prepare(body, candidate.call, candidate.model)
-        return await self._services.upstream.send(provider.url(path), out, prepared)
+        return await self._services.upstream.send(provider.url(target), out, prepared)
 
     async def _take(self, answer: Answer) -> None:
         if 200 <= answer.status < 300:

@@ -59,7 +59,9 @@ class DataPlane:
             )
             return
         try:
-            await self._serve(client, dialect, principal, path, headers, operation_id)
+            query = scope.get("query_string", b"")
+            target = f"{path}?{query.decode('latin-1')}" if isinstance(query, bytes) and query else path
+            await self._serve(client, dialect, principal, target, headers, operation_id)
         except ClientLeft:
             self._services.metrics.count("left_early")
 
@@ -78,7 +80,7 @@ class DataPlane:
         client: Client,
         dialect: Dialect,
         principal: Principal,
-        path: str,
+        target: str,
         headers: RawHeaders,
         operation_id: str,
     ) -> None:
@@ -89,7 +91,7 @@ class DataPlane:
             "project": principal.project,
             "key_id": principal.key_id,
             "dialect": dialect.name,
-            "route": path,
+            "route": target.partition("?")[0],
             "request_bytes": 0,
             "node": self._services.settings.node,
         }
@@ -120,7 +122,7 @@ class DataPlane:
             await self._refuse(client, dialect, decision[0], draft, decision[1])
             return
         exchange = Exchange(self._services, client, dialect, candidate, decision, draft)
-        await self._own(exchange.run(path, headers, body), client)
+        await self._own(exchange.run(target, headers, body), client)
 
     async def _body(self, client: Client, headers: RawHeaders) -> bytes:
         most = self._services.settings.max_body_bytes

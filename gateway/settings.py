@@ -47,9 +47,9 @@ class Provider:
     prices: str
     """The provider's name in the price list."""
 
-    def url(self, path: str) -> str:
-        """The provider's URL for a route of ours; OpenAI's base URL already ends in the version path."""
-        return self.base_url + (path.removeprefix("/v1") if self.dialect == "openai" else path)
+    def url(self, target: str) -> str:
+        """The provider's URL for a route of ours and its query; OpenAI's base URL already ends in the version path."""
+        return self.base_url + (target.removeprefix("/v1") if self.dialect == "openai" else target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

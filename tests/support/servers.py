@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -303,7 +303,7 @@ class Request:
 class Scripted:
     """What a scripted provider answers: pieces of a body, and the pause before each of them."""
 
-    pieces: list[bytes]
+    pieces: Iterable[bytes]
     status: int = 200
     headers: list[tuple[str, str]] = field(default_factory=lambda: [("Content-Type", "application/json")])
     pause_s: float = 0.0
@@ -358,8 +358,9 @@ class ScriptedHttpProvider:
 
     def _answer(self, reply: Scripted, wfile: Any) -> bool:
         head = [f"HTTP/1.1 {reply.status} Scripted"]
-        length = sum(map(len, reply.pieces)) + int(reply.cut)
-        framing = "Transfer-Encoding: chunked" if reply.chunked else f"Content-Length: {length}"
+        framing = "Transfer-Encoding: chunked"
+        if not reply.chunked:
+            framing = f"Content-Length: {sum(map(len, reply.pieces)) + int(reply.cut)}"
         head += [f"{name}: {value}" for name, value in reply.headers]
         wfile.write("\r\n".join([*head, framing, "", ""]).encode("latin-1"))
         wfile.flush()
