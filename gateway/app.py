@@ -30,7 +30,7 @@ from gateway.plane import DataPlane
 from gateway.policy import Policy, PolicyHolder, digest
 from gateway.settings import Settings
 from gateway.stores import records
-from gateway.stores.database import Database, hold_lock, open_database
+from gateway.stores.database import Database, open_database
 from gateway.stores.writer import LedgerWriter
 from gateway.upstream import AiohttpUpstream, Upstream
 from toolkit.core.pricefile import load_price_folder
@@ -96,8 +96,6 @@ class Gateway:
         """Open the ledger, serve, drain, close."""
         settings = self.settings
         database = open_database(settings.database_url)
-        assert database.path is not None
-        lock = hold_lock(database.path)
         writer = LedgerWriter(database.engine, asyncio.get_running_loop())
         try:
             ledger = await Ledger.open(writer, settings.node, self._clock())
@@ -127,8 +125,7 @@ class Gateway:
         finally:
             self._running = None
             await writer.close()
-            database.engine.dispose()
-            os.close(lock)
+            database.close()
 
 
 def create_app(settings: Settings) -> Gateway:

@@ -89,9 +89,10 @@ class Changes:
         before: Mapping[str, Any] | None = None,
         after: Mapping[str, Any] | None = None,
         reason: str | None = None,
+        at: datetime | None = None,
     ) -> AuditEntry:
         return AuditEntry(
-            at=self._clock(),
+            at=self._clock() if at is None else at,
             organization=actor.organization,
             actor=actor.name,
             action=action,

@@ -100,7 +100,6 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
 
     async with gateway.lifespan(gateway.api):
         database = gateway.running.database
-        assert database.path is not None
         url = _url(listener)
         note_address(database.path, url)
         _log.info(

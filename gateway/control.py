@@ -164,7 +164,9 @@ class Control(KeyControl):
     ) -> Cap:
         """Store a changed cap that counts on the same counters as before."""
         seen = (public_cap(before), public_cap(after))
-        entry = self._entry(actor, action, records.cap_object(after.id), *seen, reason=reason)
+        entry = self._entry(
+            actor, action, records.cap_object(after.id), *seen, reason=reason, at=after.updated_at
+        )
 
         def store(connection: Connection) -> None:
             records.update_cap(connection, actor.organization, after)

@@ -245,10 +245,19 @@ def _output_that_fits(bounds: Estimate, decision: Refused) -> int | None:
     return bounds.output_that_fits(nano_usd=min(nano_usd, default=None), tokens=min(tokens, default=None))
 
 
+_SPANS = {
+    "day": "today",
+    "week": "this week",
+    "month": "this month",
+    "year": "this year",
+    "never": "overall",
+}
+
+
 def _reached(look: CapLook, bounds: Estimate, fits: int | None) -> str:
     """What a person reads: figures only where a lower output limit would help (D22)."""
     cap = look.cap
-    span = "overall" if cap.window == "never" else f"this {cap.window}"
+    span = _SPANS[cap.window]
     if fits is None or look.unit != "usd" or bounds.hold_nano_usd is None:
         return f"The {cap.scope} spending cap {span} is reached."
     room = max(0, look.limit - look.balance.spent - look.balance.held)

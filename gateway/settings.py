@@ -21,8 +21,8 @@ DialectName = Literal["openai", "anthropic", "gemini"]
 UndeclaredOutput = Literal["default", "model_max", "refuse"]
 
 PREFIX = "CAPLINE_"
-NOT_OURS = ("CAPLINE_REQUIRE_ALL", "CAPLINE_TEST_", "CAPLINE_CONSOLE_")
-"""Names of the tests' and the console's variables, which are no settings of the gateway."""
+NOT_OURS = ("CAPLINE_REQUIRE_ALL", "CAPLINE_TEST_", "CAPLINE_CONSOLE_", "CAPLINE_GATEWAY_URL")
+"""Names of the tests', the console's and the command line's variables, which are no settings of the gateway."""
 
 
 class SettingsError(CaplineError, ValueError):

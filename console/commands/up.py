@@ -193,7 +193,7 @@ class _Run:
         out.print(f"  console   {self.console_url}", markup=False)
         out.print(f"  gateway   {self.url}", markup=False)
         out.print()
-        key = f"$(cat {DEMO / 'key'})" if self.demo else "$CAPLINE_KEY"
+        key = f"$(cat {DEMO / 'key'})" if self.demo else "$KEY"
         if not self.demo:
             out.print("  A first call, with a key from `capline key create NAME`:", markup=False)
         out.print(first_call(self.url, key, self.settings["header_prefix"]), markup=False, soft_wrap=True)

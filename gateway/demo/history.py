@@ -28,7 +28,7 @@ from gateway.control_keys import new_secret, public_key
 from gateway.demo import month, traces
 from gateway.policy import digest
 from gateway.stores import records
-from gateway.stores.database import DEFAULT_ORGANIZATION, hold_lock, open_database
+from gateway.stores.database import DEFAULT_ORGANIZATION, open_database
 from gateway.stores.records import AuditEntry, KeyRecord
 from gateway.stores.rows import from_micros
 from gateway.stores.tables import INSTANT_COLUMNS, caps, keys, receipts
@@ -50,8 +50,6 @@ def load(database_url: str, key_file: Path, sample: Path | None = None) -> int:
     Raises CaplineError for a ledger that holds something else.
     """
     database = open_database(database_url)
-    assert database.path is not None
-    lock = hold_lock(database.path)
     try:
         with database.engine.begin() as connection, _without_garbage_collection():
             loaded = 0
@@ -60,8 +58,7 @@ def load(database_url: str, key_file: Path, sample: Path | None = None) -> int:
             _hand_out_key(connection, key_file)
         return loaded
     finally:
-        database.engine.dispose()
-        os.close(lock)
+        database.close()
 
 
 def sample_file() -> Path:

@@ -24,34 +24,45 @@ class DatabaseHeld(CaplineError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An opened database. `ledger_id` names this ledger for ever; caches are keyed by it."""
+    """An opened database and its lock. `ledger_id` names this ledger for ever; caches are keyed by it."""
 
     engine: Engine
     ledger_id: str
-    path: Path | None
+    path: Path
+    lock: int
+
+    def close(self) -> None:
+        """Close every connection, then give the lock back."""
+        self.engine.dispose()
+        os.close(self.lock)
 
 
 def open_database(url: str) -> Database:
-    """The database at a SQLAlchemy URL, its schema created when new.
+    """The database at a SQLAlchemy URL, held by this process alone, its schema created when new.
 
-    Raises CaplineError for a database that a newer release wrote.
+    Raises DatabaseHeld when another process has it, CaplineError for one that a newer release wrote.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         raise CaplineError(
             f"{parsed.get_backend_name()} is not supported by this release; use sqlite:///FILE"
         )
-    path = Path(parsed.database) if parsed.database else None
-    if path is None:
+    if not parsed.database:
         raise CaplineError("the ledger needs a file: sqlite:///var/capline.db")
+    path = Path(parsed.database)
     path.parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, hide_parameters=True)
-    event.listen(engine, "connect", _set_pragmas)
-    metadata.create_all(engine)
-    return Database(engine, _identify(engine), path)
+    lock = _hold_lock(path)
+    try:
+        engine = create_engine(url, hide_parameters=True)
+        event.listen(engine, "connect", _set_pragmas)
+        metadata.create_all(engine)
+        return Database(engine, _identify(engine), path, lock)
+    except BaseException:
+        os.close(lock)
+        raise
 
 
-def hold_lock(path: Path) -> int:
+def _hold_lock(path: Path) -> int:
     """Take the exclusive lock beside a SQLite file until this process dies; raises DatabaseHeld when taken.
 
     The kernel frees it at death, so a killed gateway never blocks the next one. It lies beside the file itself: a
@@ -67,15 +78,6 @@ def hold_lock(path: Path) -> int:
             "whole cap. Stop it, or give this one its own CAPLINE_DATABASE_URL."
         ) from error
     return descriptor
-
-
-def lock_is_held(path: Path) -> bool:
-    """Whether some process holds the database's lock now."""
-    try:
-        os.close(hold_lock(path))
-    except DatabaseHeld:
-        return True
-    return False
 
 
 def _identify(engine: Engine) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import stat
 from contextlib import closing
@@ -16,7 +15,7 @@ import pytest
 from gateway.demo import history, month
 from gateway.policy import digest
 from gateway.stores import records
-from gateway.stores.database import DatabaseHeld, hold_lock, open_database
+from gateway.stores.database import DatabaseHeld, open_database
 from gateway.stores.rows import row_to_json
 from toolkit.core.chain import check_chain
 from toolkit.core.errors import CaplineError
@@ -177,17 +176,16 @@ def test_a_ledger_with_caps_of_its_own_is_left_alone(tmp_path: Path) -> None:
     database = open_database(url)
     with database.engine.begin() as connection:
         records.insert_cap(connection, "default", month.WHOLE_ORGANIZATION)
-    database.engine.dispose()
+    database.close()
     with pytest.raises(CaplineError, match="has caps of its own"):
         history.load(url, tmp_path / "key")
     assert not (tmp_path / "key").exists()
 
 
 def test_nothing_is_loaded_beside_a_running_gateway(tmp_path: Path) -> None:
-    open_database(f"sqlite:///{tmp_path}/capline.db").engine.dispose()
-    lock = hold_lock(tmp_path / "capline.db")
+    database = open_database(f"sqlite:///{tmp_path}/capline.db")
     try:
         with pytest.raises(DatabaseHeld):
             history.load(f"sqlite:///{tmp_path}/capline.db", tmp_path / "key")
     finally:
-        os.close(lock)
+        database.close()
