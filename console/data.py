@@ -17,6 +17,7 @@ import toolkit as tk
 from console import modelling
 from console.bootstrap import services
 from console.gateway_client import GatewayError
+from console.gateway_views import CapView
 from console.history import HistoryState
 from console.modelling import Curve, Modelled
 from console.state import CapDraft
@@ -163,12 +164,12 @@ def statuses(version: str) -> dict[str, int]:
     return dict(found.select("status", "requests").rows())
 
 
-def refused_by(version: str, cap_id: int, since: datetime) -> int:
-    """Calls that one cap refused since an instant."""
-    rows = receipts(version).frame.filter(
-        pl.col("status") == "refused", pl.col("cap_id") == cap_id, pl.col("admitted_at") >= since
-    )
-    return int(rows.select(pl.len()).collect().item())
+def refused_by(version: str, cap: CapView) -> int:
+    """Calls that one cap refused since it was armed."""
+    mine = receipts(version).frame.filter(pl.col("status") == "refused", pl.col("cap_id") == cap.id)
+    if cap.armed_at is not None:
+        mine = mine.filter(pl.col("admitted_at") >= cap.armed_at)
+    return int(mine.select(pl.len()).collect().item())
 
 
 def subjects(version: str, column: str) -> list[str]:

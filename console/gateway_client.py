@@ -47,6 +47,7 @@ class GatewayClient:
 
     def __init__(self, base_url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
         self.base_url = base_url
+        self.last_seen: tuple[CapView, ...] = ()
         self._http = httpx.Client(
             base_url=base_url,
             headers={"authorization": f"Bearer {token}"},
@@ -64,10 +65,10 @@ class GatewayClient:
         return found
 
     def caps(self) -> tuple[CapView, ...]:
-        """Every cap, armed or watching, by id."""
-        return tuple(
-            sorted((_read(CapView.read, item) for item in self._items("/api/caps")), key=lambda cap: cap.id)
-        )
+        """Every cap, armed or watching, by id; also kept as `last_seen`."""
+        found = [_read(CapView.read, item) for item in self._items("/api/caps")]
+        self.last_seen = tuple(sorted(found, key=lambda cap: cap.id))
+        return self.last_seen
 
     def create_cap(self, fields: Mapping[str, object]) -> CapView:
         """Store a new cap; it watches."""

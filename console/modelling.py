@@ -16,7 +16,7 @@ import toolkit as tk
 from console.state import CapDraft
 from toolkit.core.caps import EACH
 from toolkit.core.scopes import Scope
-from toolkit.core.windows import period_at, period_of
+from toolkit.core.windows import Window, period_at, period_of
 from toolkit.draft import timeline_of
 from toolkit.replay import Replay
 
@@ -43,6 +43,13 @@ class Standing:
         return self.spent >= self.limit
 
 
+PERIOD_FORMATS: dict[Window, str] = {
+    "day": "%Y-%m-%d",
+    "week": "%G-W%V",
+    "month": "%Y-%m",
+    "year": "%Y",
+    "never": "all",
+}
 NEAREST = 30
 CURVE_POINTS = 600
 
@@ -86,7 +93,8 @@ class Modelled:
     cost_unknown: int
     days: tuple[Day, ...]
     who: pl.DataFrame
-    """By customer, the most stopped first: customer, first_refusal, periods, calls, stopped_nano_usd, share."""
+    """By customer, the most stopped first: customer, first_refusal, calls, stopped_nano_usd (null where no refused
+    call has a known cost), share of the customer's spend."""
     over: tuple[Standing, ...]
     """Over the limit in the running period, the furthest over first."""
     over_period: str
@@ -148,7 +156,7 @@ def _judged(replay: Replay, draft: CapDraft) -> pl.DataFrame:
         "row",
         "customer",
         "admitted_at",
-        pl.col("cost").fill_null(0),
+        "cost",
         "judged",
         "refused_before",
         "code",
@@ -162,6 +170,7 @@ _COUNTED = [
     pl.col("cost").cast(pl.Int128).sum().alias("spend"),
     pl.col("cost").filter(_REFUSED).cast(pl.Int128).sum().alias("stopped"),
     _REFUSED.sum().alias("refused"),
+    (_REFUSED & pl.col("cost").is_not_null()).sum().alias("refused_known"),
     pl.col("customer").drop_nulls().n_unique().alias("customers"),
     pl.col("customer").filter(_REFUSED).drop_nulls().n_unique().alias("customers_refused"),
     (pl.col("code") == "model_unpriced").sum().alias("unpriced_refused"),
@@ -192,44 +201,48 @@ def _days(rows: pl.DataFrame) -> tuple[Day, ...]:
 def _who(rows: pl.DataFrame) -> pl.DataFrame:
     first = pl.col("admitted_at").filter(_REFUSED).min().alias("first_refusal")
     by_customer = rows.group_by("customer").agg(first, *_COUNTED).filter(pl.col("refused") > 0)
-    share = pl.when(pl.col("spend") > 0).then(pl.col("stopped") / pl.col("spend"))
+    known = pl.col("refused_known") > 0
     return by_customer.select(
         "customer",
         "first_refusal",
         calls=pl.col("refused").cast(pl.Int64),
-        stopped_nano_usd=pl.col("stopped").cast(pl.Int64),
-        share=share,
-    ).sort("stopped_nano_usd", "calls", "customer", descending=[True, True, False])
+        stopped_nano_usd=pl.when(known).then(pl.col("stopped").cast(pl.Int64)),
+        share=pl.when(known & (pl.col("spend") > 0)).then(pl.col("stopped") / pl.col("spend")),
+    ).sort("stopped_nano_usd", "calls", "customer", descending=[True, True, False], nulls_last=True)
 
 
 def curve_of(replay: Replay, modelled: Modelled, customer: str | None) -> Curve | None:
-    """How spend ran into the cap in the last window in which it did: the customer's, or that of the cap's subject."""
-    draft = modelled.draft
-    rows = replay.history.rows.with_row_index("row")
-    rows = rows.join(modelled.refused, on="row", how="left", maintain_order="left")
-    if draft.scope == "customer":
-        rows = rows.filter(pl.col("customer").eq_missing(pl.lit(customer, dtype=pl.String)))
-    elif draft.subject != EACH:
-        rows = rows.filter(pl.col(SUBJECT_COLUMNS[draft.scope]) == draft.subject)
-    last = rows.filter(pl.col("code").is_not_null() & (pl.col("code") != "model_unpriced"))[
-        "admitted_at"
-    ].max()
-    if not isinstance(last, datetime):
+    """How spend ran into the cap in the window in which the draft stopped most: the customer's spend, or that of the
+    cap's subject. None when the draft's limit stopped nothing there."""
+    rows = _under_one_counter(replay, modelled, customer)
+    stopped = rows.filter(pl.col("code").is_not_null() & (pl.col("code") != "model_unpriced"))
+    if stopped.is_empty():
         return None
-    span = period_at(draft.window, last)
-    if span.start is not None:
-        rows = rows.filter(pl.col("admitted_at").is_between(span.start, span.end, closed="left"))
+    by_window = stopped.group_by("window").agg(pl.col("cost").cast(pl.Int128).sum()).sort("cost", "window")
     taken = pl.when(pl.col("code").is_null()).then(pl.col("counted")).otherwise(0)
-    rows = rows.sort("admitted_at", "receipt_id").select(
+    rows = rows.filter(pl.col("window") == by_window["window"][-1]).select(
         "admitted_at", admitted=taken.cum_sum(), recorded=pl.col("counted").cum_sum()
     )
-    rows = rows.gather_every(max(1, rows.height // CURVE_POINTS)) if rows.height > CURVE_POINTS else rows
+    rows = rows.gather_every(max(1, rows.height // CURVE_POINTS))
     return Curve(
         at=tuple(rows["admitted_at"]),
         admitted_nano_usd=tuple(rows["admitted"]),
         recorded_nano_usd=tuple(rows["recorded"]),
-        limit_nano_usd=draft.limit_nano_usd,
+        limit_nano_usd=modelled.draft.limit_nano_usd,
     )
+
+
+def _under_one_counter(replay: Replay, modelled: Modelled, customer: str | None) -> pl.DataFrame:
+    """The calls of one customer or of the cap's subject, in order, with their refusal and their window's key."""
+    draft = modelled.draft
+    rows = replay.history.rows.with_row_index("row")
+    if draft.scope == "customer":
+        rows = rows.filter(pl.col("customer").eq_missing(pl.lit(customer, dtype=pl.String)))
+    elif draft.subject != EACH:
+        rows = rows.filter(pl.col(SUBJECT_COLUMNS[draft.scope]) == draft.subject)
+    rows = rows.join(modelled.refused, on="row", how="left", maintain_order="left")
+    key = pl.col("admitted_at").dt.strftime(PERIOD_FORMATS[draft.window])
+    return rows.sort("admitted_at", "receipt_id").with_columns(window=key)
 
 
 def _newest_period(rows: pl.DataFrame, draft: CapDraft) -> str | None:

@@ -7,6 +7,7 @@ cells.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from console.formatting import UNKNOWN, cap_usd, count, day_range, inert, instant, percent, period, total_usd
@@ -229,7 +230,7 @@ DOLLARS_STOPPED, CALLS_REFUSED, CUSTOMERS_REFUSED, OVER_NOW = (
     "Dollars stopped",
     "Calls refused",
     "Customers refused",
-    "Over the cap right now",
+    "Over the cap now",
 )
 REFUSED_ON_ARMING, NOBODY_NOW = "refused on arming", "nobody"
 SUBJECT_TITLES: dict[str, str] = {
@@ -322,7 +323,6 @@ def curve_title(customer: str | None, first: datetime | None) -> str:
 ARM_OPEN, ARM_TITLE, ARM_DO, CANCEL = "Arm this cap…", "Arm this cap?", "Arm hard stop", "Cancel"
 REASON_LABEL = "Reason (goes to the audit log)"
 UNDO_MD = "**Undo:** Disarm is one click on every page, no confirmation."
-ALREADY_ARMED = "This cap is armed."
 
 
 def arm_phrase(over: int) -> str:
@@ -349,19 +349,18 @@ def arm_rule_md(draft: CapDraft) -> str:
     )
 
 
-def over_title(number: int) -> str:
+def over_title_md(number: int) -> str:
     """How many are over, over the list of their names."""
-    if number == 1:
-        return "1 is already over and will be refused on its next call"
-    return f"{count(number)} are already over and will be refused on their next call"
+    return f"{count(number)} already over"
+
+
+def over_names(names: Iterable[str], more: int) -> str:
+    """Who is refused first, by name."""
+    rest = f" … and {count(more)} more" if more else ""
+    return f"Refused on their next call: {', '.join(map(inert, names))}{rest}"
 
 
 NONE_OVER = "Nobody is over it now: nothing is refused until someone reaches it."
-
-
-def and_more(number: int) -> str:
-    """After the names that fit."""
-    return f"… and {count(number)} more"
 
 
 def arm_facts(modelled: Modelled) -> dict[str, str]:

@@ -45,8 +45,7 @@ def _cap(cap: CapView, version: str, armed_by: str | None) -> None:
             st.caption(wording.cap_terms_md(cap))
             if cap.hard_stop and cap.armed_at is not None:
                 st.text(wording.armed_by(armed_by or cap.updated_by, cap.armed_at))
-                refused = data.refused_by(version, cap.id, cap.armed_at)
-                st.text(wording.refused_since(refused, cap.armed_at))
+                st.text(wording.refused_since(data.refused_by(version, cap), cap.armed_at))
         with (
             buttons,
             st.container(key=f"cap_{cap.id}_buttons", horizontal=True, horizontal_alignment="right"),

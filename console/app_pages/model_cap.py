@@ -11,7 +11,7 @@ from console import arming, data, showing, wording
 from console.bootstrap import services
 from console.components import armed_bar, cards, charts, controls, dialogs, notices, tables
 from console.modelling import Modelled
-from console.state import CapDraft, Mistake
+from console.state import Mistake
 
 _WHO = "model_customer"
 
@@ -88,23 +88,21 @@ def _curve(version: str, modelled: Modelled, customer: str) -> None:
 
 
 def _bar(modelled: Modelled) -> None:
-    """The sentence that reads aloud, and the one way on."""
-    draft: CapDraft = modelled.draft
+    """The sentence that reads aloud, and the one way on; once this very cap is armed, the armed bar says it all."""
+    draft = modelled.draft
     stored = arming.same_line(armed_bar.known_caps(), draft)
-    armed = stored is not None and stored.hard_stop and draft.is_same_cap(stored)
+    if stored is not None and stored.hard_stop and draft.is_same_cap(stored):
+        return
     with st.container(key="model_bar", horizontal=True, vertical_alignment="center"):
         st.markdown(wording.model_sentence_md(modelled), width="stretch")
-        if armed:
-            st.badge(wording.ALREADY_ARMED, icon=":material/lock:", color="red")
-        else:
-            st.button(
-                wording.ARM_OPEN,
-                key="model_arm",
-                type="primary",
-                icon=":material/lock:",
-                on_click=dialogs.open_for,
-                args=(draft,),
-            )
+        st.button(
+            wording.ARM_OPEN,
+            key="model_arm",
+            type="primary",
+            icon=":material/lock:",
+            on_click=dialogs.open_for,
+            args=(draft,),
+        )
 
 
 page()

@@ -31,13 +31,15 @@ def page() -> None:
 
 
 def _armed(history: HistoryState) -> None:
-    for cap in armed_bar.known_caps():
-        if cap.hard_stop and cap.armed_at is not None:
-            refused = data.refused_by(history.version, cap.id, cap.armed_at)
-            with st.container(border=True, key=f"overview_armed_{cap.id}", horizontal=True):
+    armed = [cap for cap in armed_bar.known_caps() if cap.hard_stop]
+    if not armed:
+        return
+    with st.container(border=True, key="overview_armed"):
+        for cap in armed:
+            with st.container(key=f"overview_armed_{cap.id}", horizontal=True, vertical_alignment="center"):
                 st.badge(wording.STATE_ARMED, icon=":material/lock:", color="red")
                 st.text(wording.cap_rule(cap), width="stretch")
-                st.text(wording.refused_since(refused, cap.armed_at))
+                st.text(wording.refused_since(data.refused_by(history.version, cap), cap.armed_at))
 
 
 page()

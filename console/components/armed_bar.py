@@ -19,7 +19,6 @@ from console.gateway_views import CapView
 POLL = "3s"
 MOST_LINES = 3
 
-_SEEN = "caps_seen"
 _DRAWN = "armed_drawn"
 _NOTE = "armed_note"
 
@@ -45,19 +44,16 @@ def draw() -> None:
 
 
 def known_caps() -> tuple[CapView, ...]:
-    """The caps that the bar on this page was drawn from."""
-    caps: tuple[CapView, ...] = st.session_state.get(_SEEN, ())
-    return caps
+    """The caps as this process last saw them."""
+    return bootstrap.services().gateway.last_seen
 
 
 def read() -> Reading:
-    """The caps now; those last seen when the gateway cannot be asked."""
+    """The caps now; those last seen, by whichever tab, when the gateway cannot be asked."""
     try:
-        caps = bootstrap.services().gateway.caps()
+        return Reading(bootstrap.services().gateway.caps())
     except GatewayError as error:
         return Reading(known_caps(), error.words)
-    st.session_state[_SEEN] = caps
-    return Reading(caps)
 
 
 @st.fragment(run_every=POLL)

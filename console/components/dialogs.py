@@ -10,7 +10,6 @@ import streamlit as st
 
 from console import arming, wording
 from console.components import notices, tables
-from console.formatting import inert
 from console.modelling import Modelled
 from console.state import CapDraft
 
@@ -76,10 +75,9 @@ def _over(modelled: Modelled) -> None:
         st.badge(wording.NONE_OVER, icon=":material/check:", color="green")
         return
     with st.container(border=True, key="arm_over", gap="xsmall"):
-        st.badge(wording.over_title(len(over)), icon=":material/block:", color="red")
-        st.text(", ".join(inert(row.subject) for row in over[:NAMES_SHOWN]))
-        if len(over) > NAMES_SHOWN:
-            st.text(wording.and_more(len(over) - NAMES_SHOWN))
+        st.badge(wording.over_title_md(len(over)), icon=":material/block:", color="red")
+        named = over[:NAMES_SHOWN]
+        st.text(wording.over_names((row.subject for row in named), len(over) - len(named)))
 
 
 def _cancel() -> None:
