@@ -208,8 +208,9 @@ def _counted(status: Status, draft: Draft, usage: Usage | UsageProblem, priced: 
         hold_nano_usd=draft["hold_nano_usd"],
         seen_nano_usd=priced,
     )
-    known = status == "served" and isinstance(usage, Usage)
-    return Counted(nano_usd, usage.tokens if known else draft["hold_tokens"], 1)
+    if status == "served" and isinstance(usage, Usage):
+        return Counted(nano_usd, usage.tokens, 1)
+    return Counted(nano_usd, draft["hold_tokens"], 1)
 
 
 def _cost(status: Status, priced: int | None) -> int | None:

@@ -40,8 +40,6 @@ WORDS = (
     "wayne",
     "tyrell",
     "cyberdyne",
-)
-WORDS += (
     "soylent",
     "massive",
     "pied-piper",

@@ -131,8 +131,7 @@ async def test_a_cap_made_in_mid_period_starts_from_the_receipts_and_the_running
     await spend(gateway, "a", 9)
     gateway.provider.script = lambda seen: Reply(body=chat_answer(prompt=TENTH, output=0), gate=gate)
     running = asyncio.create_task(gateway.chat(customer="a", max_tokens=16_000))  # holds $0.064 and its bytes
-    while len(gateway.provider.seen) < 2:
-        await asyncio.sleep(0.001)
+    await gateway.provider.until_called(2)
     await gateway.make_cap(limit_usd="1")
     busy = await gateway.chat(customer="a", max_tokens=16_000)
     assert (busy.status_code, busy.json()["error"]["code"]) == (429, "budget_busy")

@@ -24,7 +24,7 @@ RATES = [
 def organization_balance(gateway: Harness) -> Balance:
     """The one dollar counter of the organization."""
     counters = gateway.gateway.running.services.ledger.counters
-    (key,) = [key for key in counters.keys() if key.scope == "organization" and key.unit == "usd"]
+    (key,) = [key for key in tuple(counters.keys()) if key.scope == "organization" and key.unit == "usd"]
     return counters.balance(key)
 
 
@@ -41,8 +41,7 @@ async def test_the_worked_example_in_floor_mode(tmp_path: Path) -> None:  # R044
             body=chat_answer("m", prompt=45_000, output=0), gate=gate
         )
         running = asyncio.create_task(gateway.chat(model="m", size=8_192))
-        while len(gateway.provider.seen) < 2:
-            await asyncio.sleep(0.001)
+        await gateway.provider.until_called(2)
         # 8,192 bytes // 4 = 2,048 tokens at 0.05 USD a million = 102,400 nano-USD
         taken = organization_balance(gateway)
         assert taken.spent + taken.held_floor == 1_999_400_102_400
@@ -102,10 +101,12 @@ class CountingProvider:
         self.gate = asyncio.Event()
         self.served_nano_usd = 0
         self.in_flight = 0
+        self.decided = asyncio.Event()
 
     def __call__(self, seen: Seen) -> Reply:
         self.served_nano_usd += 7_500 * 4_000
         self.in_flight += 1
+        self.decided.set()
         return Reply(body=chat_answer("free-in", prompt=1, output=7_500), gate=self.gate)
 
 
@@ -116,8 +117,11 @@ async def burst(gateway: Harness, provider: CountingProvider, calls: int, custom
         asyncio.create_task(gateway.chat(model="free-in", customer=customer, max_tokens=10_000))
         for _ in range(calls)
     ]
+    for task in tasks:
+        task.add_done_callback(lambda _: provider.decided.set())
     while sum(task.done() for task in tasks) + provider.in_flight < calls:
-        await asyncio.sleep(0.001)
+        provider.decided.clear()
+        await provider.decided.wait()
     provider.gate.set()
     replies = await asyncio.gather(*tasks)
     provider.in_flight = 0

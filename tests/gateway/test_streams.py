@@ -206,8 +206,7 @@ async def test_after_its_client_left_an_answer_is_read_for_drain_s_only(gateway:
     body = json.dumps({"model": "m-small", "stream": True, "messages": []}).encode()
     headers = [(b"authorization", b"Bearer " + gateway.secret.encode())]
     call = asyncio.create_task(client.post(gateway.gateway, "/v1/chat/completions", body, headers))
-    while not gateway.provider.seen:
-        await asyncio.sleep(0.001)
+    await gateway.provider.until_called()
     client.gone.set()
     await asyncio.wait_for(call, 5)
     (receipt,) = await gateway.receipts()

@@ -118,7 +118,7 @@ class MonthDriver:
         sent = dict(start["headers"])
         status = start["status"]
         code = None
-        if b"x-should-retry" in sent or status in (402, 429) and b"x-request-id" in sent:
+        if b"x-should-retry" in sent or (status in (402, 429) and b"x-request-id" in sent):
             error = json.loads(client.body)["error"]
             code = error.get("code") or error.get("details", {}).get("error_code")
         self.outcomes[row["receipt_id"]] = Outcome(

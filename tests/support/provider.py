@@ -68,11 +68,13 @@ class ScriptedProvider:
     def __init__(self, script: Callable[[Seen], Reply] | None = None) -> None:
         self.script = script or (lambda seen: Reply(body=chat_answer()))
         self.seen: list[Seen] = []
+        self._called = asyncio.Event()
 
     async def send(self, url: str, headers: Iterable[tuple[str, str]], body: bytes) -> ScriptedAnswer:
         """One call."""
         seen = Seen(url, list(headers), body)
         self.seen.append(seen)
+        self._called.set()
         reply = self.script(seen)
         if reply.gate is not None:
             await reply.gate.wait()
@@ -81,6 +83,12 @@ class ScriptedProvider:
         if reply.fault == "broken":
             raise BrokenOff("broken")
         return ScriptedAnswer(reply)
+
+    async def until_called(self, times: int = 1) -> None:
+        """Wait until that many calls have come in."""
+        while len(self.seen) < times:
+            self._called.clear()
+            await self._called.wait()
 
     async def close(self) -> None:
         """Nothing to let go."""

@@ -18,7 +18,9 @@ class RunningClock(ManualClock):
 
 
 async def test_the_trace_says_who_armed_a_cap_and_why(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, clock=RunningClock(datetime(2026, 12, 1, 12, tzinfo=UTC))) as gateway:
+    async with running_gateway(
+        tmp_path, clock=RunningClock(datetime(2026, 12, 1, 12, tzinfo=UTC))
+    ) as gateway:
         await gateway.make_cap(limit_usd="0")
         refused = await gateway.chat(customer="a")
         receipt = await gateway.api("GET", f"/api/receipts/{refused.headers['x-capline-request-id']}")
