@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -35,6 +35,10 @@ _RECENT_ROWS = 100_000
 """Rows that are searched for the last step of the sequence: they are appended in nearly that order."""
 
 
+CLOSED_GRACE = timedelta(days=2)
+"""How long the counters of a closed period are kept (R042): longer than any call runs or clock errs."""
+
+
 class Ledger:
     """One node's counters over its receipts. Every method runs on the event loop's thread."""
 
@@ -43,6 +47,7 @@ class Ledger:
         self.counters = counters
         self.closed_at_start = closed
         self._joining: list[tuple[str, CapBook]] = []
+        self._day = 0
 
     @classmethod
     async def open(cls, writer: LedgerWriter, node: str, at: datetime) -> Ledger:
@@ -52,6 +57,9 @@ class Ledger:
 
     def reserve(self, receipt_id: str, facts: CallFacts, claims: Sequence[Claim]) -> Grant:
         """Take every claim of a call, or none. A cap that is being hydrated counts the call from here on."""
+        if facts.at.day != self._day:
+            self._day = facts.at.day
+            self.counters.forget_closed(facts.at - CLOSED_GRACE)
         grant = self.counters.reserve(receipt_id, facts, claims)
         if grant.granted:
             for organization, alone in self._joining:
