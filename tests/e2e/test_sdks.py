@@ -335,10 +335,33 @@ def test_a_reached_cap_is_one_attempt_and_the_sdks_own_exception(
         assert type(error) is anthropic.PaymentRequiredError
         assert (error.error_code, error.type) == ("budget_exceeded", "billing_error")
     assert (error.status_code, error.request_id) == (402, operation)
+    assert error.response.headers["x-should-retry"] == "false"
+    assert "retry-after" not in error.response.headers
     assert relay.requests == 1
     assert [row["operation_id"] for row in capped.receipts()[rows:]] == [operation]
     assert capped.metric("capline_refusals_total", code="budget_exceeded") == counted + 1
     assert provider.received() == received
+
+
+@pytest.mark.parametrize(
+    ("sdk", "status", "kind"),
+    [
+        ("openai", 403, openai.PermissionDeniedError),
+        ("openai", 429, openai.RateLimitError),
+        ("anthropic", 403, anthropic.PermissionDeniedError),
+        ("anthropic", 429, anthropic.RateLimitError),
+    ],
+)
+def test_a_cap_may_refuse_by_another_status_and_is_asked_once_all_the_same(
+    gateway: GatewayProcess, relay: CountingRelay, sdk: str, status: int, kind: type[Exception]
+) -> None:
+    cap = gateway.make_cap(subject="odd", limit_usd="0", refusal_status=status)
+    request = {**ONE[sdk], "extra_headers": {"x-capline-tags": "customer:odd"}}
+    with pytest.raises(kind) as caught:
+        ASK[sdk](relay.url, gateway.secret, request)
+    gateway.delete_cap(cap)
+    assert getattr(caught.value, "code" if sdk == "openai" else "error_code") == "budget_exceeded"
+    assert relay.requests == 1
 
 
 def test_a_wrong_key_is_an_authentication_error_of_one_attempt(
