@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console import data, wording
+from console import cap_wording, data, model_wording
 from console.bootstrap import services
 from console.gateway_client import GatewayClient, GatewayError
 from console.gateway_views import CapView
@@ -40,12 +40,12 @@ def recount(draft: CapDraft) -> Modelled:
 def arm(draft: CapDraft, *, reason: str, phrase: str, over_shown: int) -> Armed | NotArmed:
     """Arm what the operator confirmed. Every doubt ends in NotArmed."""
     if not reason.strip():
-        return NotArmed(wording.NOT_ARMED_REASON)
-    if phrase.strip() != wording.arm_phrase(over_shown):
-        return NotArmed(wording.not_armed_phrase(wording.arm_phrase(over_shown)))
+        return NotArmed(model_wording.NOT_ARMED_REASON)
+    if phrase.strip() != model_wording.arm_phrase(over_shown):
+        return NotArmed(model_wording.not_armed_phrase(model_wording.arm_phrase(over_shown)))
     over = recount(draft).over_count
     if over != over_shown:
-        return NotArmed(wording.count_changed(over_shown, over), over)
+        return NotArmed(model_wording.count_changed(over_shown, over), over)
     gateway = services().gateway
     try:
         return Armed(_write(gateway, draft, reason.strip()))
@@ -68,10 +68,10 @@ def _after_failure(gateway: GatewayClient, draft: CapDraft, error: GatewayError)
     try:
         cap = same_line(gateway.caps(), draft)
     except GatewayError:
-        return NotArmed(wording.not_armed_unconfirmed(error.words))
+        return NotArmed(model_wording.not_armed_unconfirmed(error.words))
     if cap is not None and cap.hard_stop and draft.is_same_cap(cap):
         return Armed(cap)
-    return NotArmed(wording.not_armed(error.words))
+    return NotArmed(model_wording.not_armed(error.words))
 
 
 def same_line(caps: tuple[CapView, ...], draft: CapDraft) -> CapView | None:
@@ -82,7 +82,7 @@ def same_line(caps: tuple[CapView, ...], draft: CapDraft) -> CapView | None:
 
 def _fields(draft: CapDraft) -> dict[str, object]:
     return {
-        "name": wording.cap_name(draft),
+        "name": cap_wording.cap_name(draft),
         "scope": draft.scope,
         "subject": draft.subject,
         "window": draft.window,

@@ -19,10 +19,9 @@ from console.bootstrap import services
 from console.gateway_client import GatewayError
 from console.gateway_views import CapView
 from console.history import HistoryState
-from console.modelling import Curve, Modelled
+from console.modelling import Modelled
 from console.state import CapDraft
 from toolkit.core.windows import Period, Window, period_at, period_of
-from toolkit.replay import Replay
 
 Dimensions: TypeAlias = tuple[str, ...]
 
@@ -185,17 +184,31 @@ def model(version: str, draft: CapDraft, now: datetime) -> Modelled:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _modelled(version: str, draft: CapDraft, period: str) -> Modelled:
-    return modelling.modelled(_replay(version), receipts(version), draft, period)
-
-
-def curve(version: str, modelled: Modelled, customer: str | None) -> Curve | None:
-    """How one customer ran into a draft that was modelled on this version; None when it did not."""
-    return modelling.curve_of(_replay(version), modelled, customer)
+    return modelling.modelled(_past(version), draft, period)
 
 
 @st.cache_resource(show_spinner=False, max_entries=2)
-def _replay(version: str) -> Replay:
-    return Replay(receipts(version))
+def _past(version: str) -> tk.WhatIf:
+    """The history prepared for any number of drafts: itself under no cap at all."""
+    return tk.what_if(receipts(version), [])
+
+
+def standings(version: str, draft: CapDraft, most: int) -> list[int]:
+    """What the counters nearest to a draft's limit took in the newest period with data, the largest first."""
+    column = modelling.SUBJECT_COLUMNS[draft.scope]
+    found = spend(version, (column,), draft.window).drop_nulls(column)
+    newest = found.filter(pl.col("period") == pl.col("period").max())
+    return newest.sort("counted_nano_usd", descending=True)["counted_nano_usd"].head(most).to_list()
+
+
+def days(version: str, window: Window, period: str, customer: str | None) -> pl.DataFrame:
+    """What each day of a period cost, of everybody or of one customer; the day that runs is `partial`."""
+    found = spend(version, ("day",) if customer is None else ("day", "customer"), window)
+    found = found.filter(pl.col("period") == period)
+    if customer is not None:
+        found = found.filter(pl.col("customer") == customer)
+    today = f"{services().clock():%Y-%m-%d}"
+    return found.select("day", "cost_nano_usd", partial=pl.col("day") == today)
 
 
 def references(version: str) -> dict[str, str]:

@@ -86,6 +86,20 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def plural(number: int, word: str, many: str | None = None) -> str:
+    """A number with its word.
+
+    >>> plural(1, "call"), plural(4_081, "call")
+    ('1 call', '4,081 calls')
+    """
+    return f"{count(number)} {word if number == 1 else many or f'{word}s'}"
+
+
+def md_dollars(dollars: str) -> str:
+    """Dollar text for Markdown: two bare dollar signs could be taken for a formula."""
+    return dollars.replace("$", r"\$")
+
+
 def percent(part: int, whole: int) -> str:
     """A share with one decimal; tiny and nearly whole shares never look like none or all.
 

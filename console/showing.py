@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from console import data, formatting, wording
+from console import cap_wording, data, formatting, model_wording, wording
 from console.components.cards import Card
-from console.components.tables import Column
 from console.data import Coverage, Totals
 from console.gateway_views import AuditRow, CapView, ReceiptView
 from console.history import HistoryState
-from console.modelling import Modelled, Standing
-from console.state import CapDraft
+from console.modelling import Modelled, Over
 from toolkit.core.caps import EACH
 from toolkit.core.windows import Window
 
 TOP = 10
+NEAREST = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,95 +30,6 @@ class PeriodChoice:
 
     window: Window
     period: str
-
-
-TOP_COLUMNS = (
-    Column("customer", "Customer"),
-    Column("cost_nano_usd", "Cost", "usd"),
-    Column("requests", "Requests", "count"),
-)
-OF_CAP = (
-    Column(
-        "of_cap",
-        "Of cap",
-        "percent",
-        "Share of the customer's own cap of this window, or of the default one.",
-    ),
-)
-CUSTOMER_COLUMNS = (
-    Column("customer", "Customer"),
-    Column("requests", "Requests", "count"),
-    Column("cost_nano_usd", "Cost", "usd"),
-    Column("unpriced_requests", "Unpriced", "count", "Calls whose cost is not known; they are in no total."),
-    Column("refused_requests", "Refused", "count"),
-    Column("price_list", "Price list", help="Empty when the period spans several, or none."),
-    Column("price_list_count", "Lists", "count", "How many price lists priced this customer's calls."),
-)
-MODEL_COLUMNS = (
-    Column("model", "Model"),
-    Column("requests", "Requests", "count"),
-    Column("cost_nano_usd", "Cost", "usd"),
-)
-RECEIPT_COLUMNS = (
-    Column("admitted_at", "Admitted", "instant"),
-    Column("model", "Model"),
-    Column("status", "Status"),
-    Column("input_tokens", "Input", "count", "Uncached input tokens."),
-    Column("cache_read_tokens", "Cache read", "count"),
-    Column("output_tokens", "Output", "count"),
-    Column("cost_nano_usd", "Cost", "usd", "Empty when it is not known: see the reason."),
-    Column("why", "Reason", help="Why a call was refused, or has no price."),
-    Column("price_list", "Price list"),
-    Column("receipt_id", "Receipt"),
-)
-REFUSAL_COLUMNS = (
-    Column("admitted_at", "Refused", "instant"),
-    Column("model_requested", "Model"),
-    Column("refusal_code", "Code"),
-    Column("cap_id", "Cap", "count"),
-    Column("hold_nano_usd", "Worst case", "usd", "What the call could have cost at most."),
-    Column("receipt_id", "Receipt"),
-)
-TRACE_COLUMNS = (
-    Column("cap", "Cap"),
-    Column("counts", "Counts"),
-    Column("armed", "State"),
-    Column("limit", "Limit"),
-    Column("spent", "Spent"),
-    Column("held", "Held"),
-    Column("hold", "This call"),
-    Column("verdict", "Verdict"),
-)
-WHO_COLUMNS = (
-    Column("customer", "Customer"),
-    Column("first_refusal", "First refusal", "instant"),
-    Column("calls", "Calls refused", "count"),
-    Column("stopped_nano_usd", "Stopped", "usd"),
-    Column("share", "Share of their spend", "share"),
-)
-AUDIT_COLUMNS = (
-    Column("at", "When", "instant"),
-    Column("actor", "Who"),
-    Column("action", "What"),
-    Column("object", "Object"),
-    Column("reason", "Reason"),
-    Column("change", "Change"),
-)
-UNPRICED_COLUMNS = (
-    Column("model", "Model"),
-    Column("reason", "Reason"),
-    Column("requests", "Calls", "count"),
-    Column("tokens", "Tokens", "count"),
-    Column("first", "First seen", "instant"),
-    Column("last", "Last seen", "instant"),
-)
-MONTH_COLUMNS = (
-    Column("period", "Month"),
-    Column("list", "Price list"),
-    Column("requests", "Requests", "count"),
-    Column("unpriced_requests", "Unpriced", "count"),
-    Column("cost_nano_usd", "Cost", "usd"),
-)
 
 
 def overview_cards(totals: Totals) -> list[Card]:
@@ -159,58 +69,49 @@ def overview_cards(totals: Totals) -> list[Card]:
     ]
 
 
-def model_cards(modelled: Modelled) -> list[Card]:
+def model_cards(version: str, modelled: Modelled) -> list[Card]:
     """The four answers of a draft; each with its share and its days."""
-    days = modelled.days
+    found, days = modelled.what_if.summary, modelled.what_if.by_day
     return [
         Card(
-            label=wording.DOLLARS_STOPPED,
-            value=formatting.total_usd(modelled.stopped_nano_usd),
-            badge=formatting.percent(modelled.stopped_nano_usd, modelled.spend_nano_usd),
-            note=wording.of_spend_md(modelled.spend_nano_usd),
-            trend=[day.stopped_nano_usd for day in days],
+            label=model_wording.DOLLARS_STOPPED,
+            value=formatting.total_usd(found.refused_nano_usd),
+            badge=formatting.percent(found.refused_nano_usd, found.total_nano_usd),
+            note=model_wording.of_spend_md(found.total_nano_usd),
+            trend=days["refused_nano_usd"].to_list(),
         ),
         Card(
-            label=wording.CALLS_REFUSED,
-            value=formatting.count(modelled.calls_refused),
-            badge=formatting.percent(modelled.calls_refused, modelled.calls),
-            note=wording.of_count_md(modelled.calls),
-            trend=[day.calls_refused for day in days],
+            label=model_wording.CALLS_REFUSED,
+            value=formatting.count(found.refused),
+            badge=formatting.percent(found.refused, found.judged),
+            note=model_wording.of_count_md(found.judged),
+            help=model_wording.JUDGED_HELP,
+            trend=days["refused_requests"].to_list(),
         ),
         Card(
-            label=wording.CUSTOMERS_REFUSED,
-            value=formatting.count(modelled.customers_refused),
-            badge=formatting.percent(modelled.customers_refused, modelled.customers),
-            note=wording.of_count_md(modelled.customers),
-            trend=[day.customers_refused for day in days],
+            label=model_wording.CUSTOMERS_REFUSED,
+            value=formatting.count(found.customers_refused),
+            badge=formatting.percent(found.customers_refused, found.customers),
+            note=model_wording.of_count_md(found.customers),
+            trend=days["customers_refused"].to_list(),
         ),
         Card(
-            label=wording.OVER_NOW,
+            label=model_wording.OVER_NOW,
             value=formatting.count(modelled.over_count),
-            badge=wording.REFUSED_ON_ARMING if modelled.over else wording.NOBODY_NOW,
-            note=wording.over_period_md(modelled),
+            badge=model_wording.REFUSED_ON_ARMING if modelled.over else model_wording.NOBODY_NOW,
+            note=model_wording.over_period_md(modelled),
             alarming=modelled.over_count > 0,
-            help=wording.OVER_HELP,
-            trend=[row.spent for row in modelled.nearest],
+            help=model_wording.OVER_HELP,
+            trend=data.standings(version, modelled.draft, NEAREST),
         ),
     ]
 
 
-def over_rows(over: Iterable[Standing]) -> pl.DataFrame:
+def over_rows(over: Iterable[Over]) -> pl.DataFrame:
     """Who is over, the furthest first."""
     rows = [(row.subject, row.spent, row.spent / row.limit if row.limit else None) for row in over]
     schema = {"subject": pl.String, "spent": pl.Int64, "share": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def over_columns(draft: CapDraft) -> tuple[Column, ...]:
-    """Their columns: dollars when the draft limits dollars."""
-    kind = "usd" if draft.limit_nano_usd is not None else "count"
-    return (
-        Column("subject", wording.SUBJECT_TITLES[draft.scope]),
-        Column("spent", wording.SPENT_TITLE, kind),
-        Column("share", wording.OF_CAP_TITLE, "percent"),
-    )
 
 
 def customers(version: str, chosen: PeriodChoice) -> pl.DataFrame:
@@ -239,11 +140,6 @@ def top_customers(version: str, chosen: PeriodChoice, caps: Iterable[CapView]) -
     return frame.with_columns(of_cap=pl.col("counted_nano_usd") / limit)
 
 
-def top_columns(top: pl.DataFrame) -> tuple[Column, ...]:
-    """Their columns; the share of a cap only where some customer has one of this window."""
-    return TOP_COLUMNS if top["of_cap"].null_count() == top.height else TOP_COLUMNS + OF_CAP
-
-
 def models_of(version: str, chosen: PeriodChoice, customer: str) -> pl.DataFrame:
     """One customer's models in a period, the dearest first."""
     frame = data.spend(version, ("customer", "model"), chosen.window)
@@ -261,7 +157,7 @@ def receipt_rows(frame: pl.DataFrame) -> pl.DataFrame:
 
 def trace_rows(receipt: ReceiptView) -> pl.DataFrame:
     """A decision trace, one cap and axis a row, all of it as text."""
-    return pl.DataFrame([wording.look_cells(look) for look in receipt.trace])
+    return pl.DataFrame([cap_wording.look_cells(look) for look in receipt.trace])
 
 
 def audit_rows(rows: Iterable[AuditRow]) -> pl.DataFrame:

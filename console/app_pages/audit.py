@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import showing, wording
+from console import columns, showing, wording
 from console.bootstrap import services
 from console.components import cards, notices, tables
 from console.gateway_client import GatewayError
@@ -21,8 +21,8 @@ def page() -> None:
     if frame.is_empty():
         notices.empty(wording.NO_AUDIT, wording.NO_AUDIT_MORE, key="no_audit")
         return
-    tables.table(frame, showing.AUDIT_COLUMNS, key="audit_table", alt=wording.AUDIT)
-    tables.download(frame, showing.AUDIT_COLUMNS, key="audit_csv", file_name="audit.csv")
+    tables.table(frame, columns.AUDIT_COLUMNS, key="audit_table", alt=wording.AUDIT)
+    tables.download(frame, columns.AUDIT_COLUMNS, key="audit_csv", file_name="audit.csv")
 
 
 page()

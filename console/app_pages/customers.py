@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import data, showing, state, wording
+from console import columns, data, showing, state, wording
 from console.bootstrap import services
 from console.components import cards, charts, controls, notices, tables
 from console.gateway_client import GatewayError
@@ -37,9 +37,9 @@ def _everyone(version: str, chosen: PeriodChoice, references: dict[str, str]) ->
         now=state.chosen_customer(references),
         tell=lambda customer: state.choose_customer(customer, references),
     )
-    columns = showing.CUSTOMER_COLUMNS
-    tables.table(frame, columns, key="customers_table", alt=wording.CUSTOMERS, chosen=rows)
-    tables.download(frame, columns, key="customers_csv", file_name=f"customers-{chosen.period}.csv")
+    shown = columns.CUSTOMER_COLUMNS
+    tables.table(frame, shown, key="customers_table", alt=wording.CUSTOMERS, chosen=rows)
+    tables.download(frame, shown, key="customers_csv", file_name=f"customers-{chosen.period}.csv")
 
 
 def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
@@ -57,15 +57,15 @@ def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
     ):
         st.subheader(wording.BY_MODEL_TITLE, anchor=False)
         models = showing.models_of(version, chosen, customer)
-        tables.table(models, showing.MODEL_COLUMNS, key="customer_models_table", alt=wording.BY_MODEL_TITLE)
+        tables.table(models, columns.MODEL_COLUMNS, key="customer_models_table", alt=wording.BY_MODEL_TITLE)
     with notices.panel("customer_refusals"):
         _refusals(version, customer)
     with notices.panel("customer_receipts"):
         st.subheader(wording.RECEIPTS_TITLE, anchor=False)
         receipts = showing.receipt_rows(data.of_customer(version, customer, LATEST))
-        columns = showing.RECEIPT_COLUMNS
-        tables.table(receipts, columns, key="customer_receipts", alt=wording.RECEIPTS_TITLE)
-        tables.download(receipts, columns, key="receipts_csv", file_name="receipts.csv")
+        shown = columns.RECEIPT_COLUMNS
+        tables.table(receipts, shown, key="customer_receipts", alt=wording.RECEIPTS_TITLE)
+        tables.download(receipts, shown, key="receipts_csv", file_name="receipts.csv")
 
 
 def _refusals(version: str, customer: str) -> None:
@@ -77,8 +77,8 @@ def _refusals(version: str, customer: str) -> None:
     ids = refused["receipt_id"].to_list()
     asked: str | None = st.session_state.get("why")
     rows = tables.Chosen(ids=ids, now=asked, tell=lambda receipt_id: st.session_state.update(why=receipt_id))
-    columns = showing.REFUSAL_COLUMNS
-    tables.table(refused, columns, key="customer_refusals", alt=wording.REFUSALS_TITLE, chosen=rows)
+    shown = columns.REFUSAL_COLUMNS
+    tables.table(refused, shown, key="customer_refusals", alt=wording.REFUSALS_TITLE, chosen=rows)
     if asked is not None and asked in ids:
         _why(asked)
     else:
@@ -98,7 +98,7 @@ def _why(receipt_id: str) -> None:
             st.caption(wording.NO_TRACE)
             return
         trace = showing.trace_rows(receipt)
-        tables.table(trace, showing.TRACE_COLUMNS, key="why_table", alt=wording.WHY_TITLE)
+        tables.table(trace, columns.TRACE_COLUMNS, key="why_table", alt=wording.WHY_TITLE)
 
 
 page()

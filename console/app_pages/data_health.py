@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import data, showing, wording
+from console import columns, data, showing, wording
 from console.components import cards, notices, tables
 
 
@@ -19,14 +19,14 @@ def page() -> None:
         if unpriced.is_empty():
             st.badge(wording.NO_UNPRICED, icon=":material/check:", color="green")
         else:
-            columns = showing.UNPRICED_COLUMNS
-            tables.table(unpriced, columns, key="unpriced_table", alt=wording.UNPRICED_CARD)
-            tables.download(unpriced, columns, key="unpriced_csv", file_name="unpriced.csv")
+            shown = columns.UNPRICED_COLUMNS
+            tables.table(unpriced, shown, key="unpriced_table", alt=wording.UNPRICED_CARD)
+            tables.download(unpriced, shown, key="unpriced_csv", file_name="unpriced.csv")
     with st.container(border=True, key="lists"), notices.panel("lists"):
         st.subheader(wording.LISTS_TITLE, anchor=False)
         st.caption(wording.LISTS_NOTE_MD)
         months = showing.month_rows(data.months(history.version))
-        tables.table(months, showing.MONTH_COLUMNS, key="lists_table", alt=wording.LISTS_TITLE)
+        tables.table(months, columns.MONTH_COLUMNS, key="lists_table", alt=wording.LISTS_TITLE)
     with st.container(border=True, key="coverage"), notices.panel("coverage"):
         st.subheader(wording.COVERAGE_TITLE, anchor=False)
         facts = showing.coverage_facts(

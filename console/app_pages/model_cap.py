@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import arming, data, showing, wording
+from console import arming, columns, data, model_wording, showing, wording
 from console.bootstrap import services
 from console.components import armed_bar, cards, charts, controls, dialogs, notices, tables
 from console.modelling import Modelled
@@ -17,7 +17,7 @@ _WHO = "model_customer"
 
 
 def page() -> None:
-    history = cards.header(wording.MODEL, badge=wording.MODELLING_BADGE)
+    history = cards.header(wording.MODEL, badge=model_wording.MODELLING_BADGE)
     if not cards.has_history(history):
         return
     with st.container(border=True, key="model_controls"):
@@ -28,63 +28,57 @@ def page() -> None:
     modelled = data.model(history.version, draft, services().clock())
     with st.bottom:
         _bar(modelled)
-    cards.row(showing.model_cards(modelled), key="model_cards")
-    if modelled.unpriced_refused:
-        st.caption(wording.unpriced_refused_md(modelled.unpriced_refused))
-    if modelled.cost_unknown:
-        st.caption(wording.cost_unknown_md(modelled.cost_unknown))
+    cards.row(showing.model_cards(history.version, modelled), key="model_cards")
     left, right = st.columns([3, 2])
     with left.container(border=True, key="model_days", height="stretch"), notices.panel("model_days"):
-        st.subheader(wording.DAILY_TITLE, anchor=False)
-        charts.what_if_by_day(modelled.days, key="model_days_figure")
+        st.subheader(model_wording.DAILY_TITLE, anchor=False)
+        charts.what_if_by_day(modelled, key="model_days_figure")
     with right.container(border=True, key="model_over", height="stretch"), notices.panel("model_over"):
         _over(modelled)
+    if modelled.what_if.summary.refused or modelled.what_if.summary.cost_unknown:
+        st.caption(model_wording.model_notes_md(modelled))
     with notices.panel("model_who"):
-        _who(history.version, modelled)
-    st.caption(wording.CAVEAT_MD)
+        _who(modelled)
+    st.caption(model_wording.CAVEAT_MD)
     dialogs.draw()
 
 
 def _over(modelled: Modelled) -> None:
-    st.subheader(wording.ALREADY_OVER, anchor=False)
+    st.subheader(model_wording.ALREADY_OVER, anchor=False)
     if modelled.over:
         rows = showing.over_rows(modelled.over)
     elif modelled.ended_over:
-        st.caption(wording.ended_over_md(modelled))
+        st.caption(model_wording.ended_over_md(modelled))
         rows = showing.over_rows(modelled.ended_over)
     else:
-        st.badge(wording.NOBODY_OVER, icon=":material/check:", color="green")
+        st.badge(model_wording.NOBODY_OVER, icon=":material/check:", color="green")
         return
-    columns = showing.over_columns(modelled.draft)
-    tables.table(rows, columns, key="model_over_table", alt=wording.ALREADY_OVER, rows=8)
+    shown = columns.over_columns(modelled.draft)
+    tables.table(rows, shown, key="model_over_table", alt=model_wording.ALREADY_OVER, rows=8)
 
 
-def _who(version: str, modelled: Modelled) -> None:
-    st.subheader(wording.WHO_TITLE, anchor=False)
+def _who(modelled: Modelled) -> None:
+    st.subheader(model_wording.WHO_TITLE, anchor=False)
     who = modelled.who
     if who.is_empty():
-        st.caption(wording.NOBODY_REFUSED)
+        st.caption(model_wording.NOBODY_REFUSED)
         return
     ids = who["customer"].to_list()
     chosen = st.session_state.get(_WHO)
     rows = tables.Chosen(ids=ids, now=chosen, tell=lambda customer: st.session_state.update({_WHO: customer}))
-    tables.table(who, showing.WHO_COLUMNS, key="model_who_table", alt=wording.WHO_TITLE, chosen=rows)
-    tables.download(who, showing.WHO_COLUMNS, key="model_who_csv", file_name="would-have-been-refused.csv")
+    tables.table(who, columns.WHO_COLUMNS, key="model_who_table", alt=model_wording.WHO_TITLE, chosen=rows)
+    tables.download(who, columns.WHO_COLUMNS, key="model_who_csv", file_name="would-have-been-refused.csv")
     shown = chosen if chosen in ids else ids[0]
     if shown is not None:
-        _curve(version, modelled, shown)
+        _curve(modelled, shown)
 
 
-def _curve(version: str, modelled: Modelled, customer: str) -> None:
+def _curve(modelled: Modelled, customer: str) -> None:
     with st.container(border=True, key="model_curve"), notices.panel("model_curve"):
-        st.subheader(wording.CURVE_TITLE, anchor=False)
-        st.text(wording.curve_title(customer, modelled.first_refusal(customer)))
-        curve = data.curve(version, modelled, customer)
-        if curve is None:
-            st.caption(wording.NO_CURVE)
-        else:
-            charts.customer_curve(curve, key="model_curve_figure")
-        st.caption(wording.CURVE_HINT)
+        st.subheader(model_wording.CURVE_TITLE, anchor=False)
+        st.text(model_wording.curve_title(customer, modelled.first_refusal(customer)))
+        charts.customer_curve(modelled, customer, key="model_curve_figure")
+        st.caption(model_wording.CURVE_HINT)
 
 
 def _bar(modelled: Modelled) -> None:
@@ -94,9 +88,9 @@ def _bar(modelled: Modelled) -> None:
     if stored is not None and stored.hard_stop and draft.is_same_cap(stored):
         return
     with st.container(key="model_bar", horizontal=True, vertical_alignment="center"):
-        st.markdown(wording.model_sentence_md(modelled), width="stretch")
+        st.markdown(model_wording.model_sentence_md(modelled), width="stretch")
         st.button(
-            wording.ARM_OPEN,
+            model_wording.ARM_OPEN,
             key="model_arm",
             type="primary",
             icon=":material/lock:",

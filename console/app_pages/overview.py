@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import data, showing, wording
+from console import cap_wording, columns, data, showing, wording
 from console.bootstrap import services
 from console.components import armed_bar, cards, charts, controls, notices, tables
 from console.history import HistoryState
@@ -26,8 +26,8 @@ def page() -> None:
     with right.container(border=True, key="overview_top", height="stretch"), notices.panel("overview_top"):
         st.subheader(wording.TOP_CUSTOMERS, anchor=False)
         top = showing.top_customers(history.version, chosen, armed_bar.known_caps())
-        columns = showing.top_columns(top)
-        tables.table(top, columns, key="overview_top_table", alt=wording.TOP_CUSTOMERS)
+        shown = columns.top_columns(top)
+        tables.table(top, shown, key="overview_top_table", alt=wording.TOP_CUSTOMERS)
 
 
 def _armed(history: HistoryState) -> None:
@@ -37,9 +37,9 @@ def _armed(history: HistoryState) -> None:
     with st.container(border=True, key="overview_armed"):
         for cap in armed:
             with st.container(key=f"overview_armed_{cap.id}", horizontal=True, vertical_alignment="center"):
-                st.badge(wording.STATE_ARMED, icon=":material/lock:", color="red")
-                st.text(wording.cap_rule(cap), width="stretch")
-                st.text(wording.refused_since(data.refused_by(history.version, cap), cap.armed_at))
+                st.badge(cap_wording.STATE_ARMED, icon=":material/lock:", color="red")
+                st.text(cap_wording.cap_rule(cap), width="stretch")
+                st.text(cap_wording.refused_since(data.refused_by(history.version, cap), cap.armed_at))
 
 
 page()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from console import bootstrap, wording
+from console import bootstrap, cap_wording
 from console.components import notices
 from console.gateway_client import GatewayError
 from console.gateway_views import CapView
@@ -66,10 +66,13 @@ def _bar() -> None:
         return
     with st.container(key="armed_bar", gap="xsmall"):
         if reading.trouble is not None:
-            _line(wording.STATE_UNKNOWN, wording.state_unknown(reading.trouble), key="armed_unknown")
+            _line(cap_wording.STATE_UNKNOWN, cap_wording.state_unknown(reading.trouble), key="armed_unknown")
         if len(reading.armed) > MOST_LINES:
             _line(
-                wording.ARMED, wording.armed_many(len(reading.armed)), key="armed_many", disarm=reading.armed
+                cap_wording.ARMED,
+                cap_wording.armed_many(len(reading.armed)),
+                key="armed_many",
+                disarm=reading.armed,
             )
         else:
             for cap in reading.armed:
@@ -82,17 +85,17 @@ def _side(reading: Reading) -> None:
     """The state in one word beside the pages."""
     with st.sidebar:
         if reading.trouble is not None:
-            st.badge(wording.STATE_UNKNOWN, icon=":material/help:", color="orange")
+            st.badge(cap_wording.STATE_UNKNOWN, icon=":material/help:", color="orange")
         elif reading.armed:
-            st.badge(wording.armed_count_md(len(reading.armed)), icon=":material/lock:", color="red")
+            st.badge(cap_wording.armed_count_md(len(reading.armed)), icon=":material/lock:", color="red")
         else:
-            st.badge(wording.NOTHING_ARMED, icon=":material/visibility:", color="green")
+            st.badge(cap_wording.NOTHING_ARMED, icon=":material/visibility:", color="green")
 
 
 def _armed_line(cap: CapView, *, last_seen: bool) -> None:
-    words = wording.armed_since(cap)
-    words = f"{wording.LAST_SEEN} {words}" if last_seen else words
-    _line(wording.ARMED, words, key=f"armed_{cap.id}", disarm=(cap,))
+    words = cap_wording.armed_since(cap)
+    words = f"{cap_wording.LAST_SEEN} {words}" if last_seen else words
+    _line(cap_wording.ARMED, words, key=f"armed_{cap.id}", disarm=(cap,))
 
 
 def _line(badge: str, words: str, *, key: str, disarm: tuple[CapView, ...] = ()) -> None:
@@ -104,7 +107,7 @@ def _line(badge: str, words: str, *, key: str, disarm: tuple[CapView, ...] = ())
         st.text(words, width="stretch")
         if disarm:
             st.button(
-                wording.DISARM if len(disarm) == 1 else wording.DISARM_ALL,
+                cap_wording.DISARM if len(disarm) == 1 else cap_wording.DISARM_ALL,
                 key=f"{key}_disarm",
                 type="primary",
                 icon=":material/lock_open:",
@@ -123,9 +126,9 @@ def disarm_now(cap_ids: tuple[int, ...]) -> None:
         except GatewayError as error:
             failed = error.words
     if failed is not None:
-        st.session_state[_NOTE] = wording.disarm_failed(failed)
+        st.session_state[_NOTE] = cap_wording.disarm_failed(failed)
     else:
-        notices.say(wording.disarmed_md(), ":material/lock_open:")
+        notices.say(cap_wording.disarmed_md(), ":material/lock_open:")
 
 
 def _redraw_page_when_changed(reading: Reading) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from console import data, formatting, state, wording
+from console import cap_wording, data, formatting, model_wording, state, wording
 from console.showing import PeriodChoice
 from console.state import CapDraft, Mistake, Target
 from toolkit.core.windows import WINDOWS, Window
@@ -21,11 +21,11 @@ def period(version: str, *, key: str) -> PeriodChoice:
     """A window, and one of its periods that has data; the newest unless another is chosen."""
     with st.container(key=f"{key}_period", horizontal=True, vertical_alignment="top", gap="medium"):
         window: Window = st.segmented_control(
-            wording.WINDOW_LABEL,
+            model_wording.WINDOW_LABEL,
             _WINDOWS,
             default="month",
             required=True,
-            format_func=wording.WINDOWS.__getitem__,
+            format_func=cap_wording.WINDOWS.__getitem__,
             key="window",
             bind="query-params",
         )
@@ -44,47 +44,50 @@ def cap_draft(version: str) -> CapDraft | Mistake:
     """The cap that the operator draws, bound to the URL; whom it counts is there by reference only."""
     with st.container(key="model_row", horizontal=True, vertical_alignment="top", gap="medium"):
         limit = st.text_input(
-            wording.LIMIT_LABEL,
+            model_wording.LIMIT_LABEL,
             value=DEFAULT_LIMIT,
             key="limit",
             bind="query-params",
-            help=wording.LIMIT_HELP,
-            validate=(r"^\s*\$?\d{1,10}(\.\d{1,6})?\s*$", wording.LIMIT_HELP),
+            help=model_wording.LIMIT_HELP,
+            validate=(r"^\s*\$?\d{1,10}(\.\d{1,6})?\s*$", model_wording.LIMIT_HELP),
             icon=":material/attach_money:",
             width=150,
         )
         window = st.segmented_control(
-            wording.WINDOW_LABEL,
+            model_wording.WINDOW_LABEL,
             WINDOWS,
             default="month",
             required=True,
-            format_func=wording.WINDOWS.__getitem__,
+            format_func=cap_wording.WINDOWS.__getitem__,
             key="per",
             bind="query-params",
         )
         target = st.selectbox(
-            wording.TARGET_LABEL,
+            model_wording.TARGET_LABEL,
             state.TARGETS,
-            format_func=wording.TARGETS.__getitem__,
+            format_func=cap_wording.TARGETS.__getitem__,
             key="counts",
             bind="query-params",
             width=170,
         )
         subject = _subject(version, target)
-        with _below_a_label(), st.popover(wording.RULES_LABEL, key="model_more", icon=":material/tune:"):
+        with (
+            _below_a_label(),
+            st.popover(model_wording.RULES_LABEL, key="model_more", icon=":material/tune:"),
+        ):
             admission = st.radio(
-                wording.ADMISSION_LABEL,
+                model_wording.ADMISSION_LABEL,
                 state.ADMISSIONS,
-                format_func=wording.ADMISSIONS.__getitem__,
-                captions=[wording.ADMISSION_HELP[name] for name in state.ADMISSIONS],
+                format_func=cap_wording.ADMISSIONS.__getitem__,
+                captions=[cap_wording.ADMISSION_HELP[name] for name in state.ADMISSIONS],
                 key="admission",
                 bind="query-params",
             )
             unpriced = st.radio(
-                wording.UNPRICED_LABEL,
+                model_wording.UNPRICED_LABEL,
                 state.UNPRICED,
-                format_func=wording.UNPRICED.__getitem__,
-                captions=[wording.UNPRICED_RULES[name] for name in state.UNPRICED],
+                format_func=cap_wording.UNPRICED.__getitem__,
+                captions=[cap_wording.UNPRICED_RULES[name] for name in state.UNPRICED],
                 key="unpriced",
                 bind="query-params",
             )
@@ -111,13 +114,13 @@ def _subject(version: str, target: Target) -> str | None:
     if target == "organization":
         return next(iter(data.subjects(version, "organization")), None)
     if target == "one_key":
-        return _one_of(wording.PICK_KEY, data.subjects(version, "key_id"), key="model_key")
+        return _one_of(model_wording.PICK_KEY, data.subjects(version, "key_id"), key="model_key")
     if target == "one_customer":
         known = data.subjects(version, "customer")
         references = data.references(version)
         linked = state.chosen_customer(references)
         first = known.index(linked) if linked in known else 0
-        picked = _one_of(wording.PICK_CUSTOMER, known, key="model_subject", index=first)
+        picked = _one_of(model_wording.PICK_CUSTOMER, known, key="model_subject", index=first)
         state.choose_customer(picked, references)
         return picked
     return None

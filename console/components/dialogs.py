@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from console import arming, wording
-from console.components import notices, tables
+from console import arming, model_wording
+from console.components import armed_bar, notices, tables
 from console.modelling import Modelled
 from console.state import CapDraft
 
@@ -41,25 +41,25 @@ def _close() -> None:
         st.session_state.pop(name, None)
 
 
-@st.dialog(wording.ARM_TITLE, width="medium", icon=":material/warning:", on_dismiss=_close)
+@st.dialog(model_wording.ARM_TITLE, width="medium", icon=":material/warning:", on_dismiss=_close)
 def _dialog(draft: CapDraft) -> None:
     modelled = arming.recount(draft)
     # What was shown is what the phrase and the recount are held against.
     shown: int = st.session_state.setdefault(_OVER, modelled.over_count)
-    st.markdown(wording.arm_rule_md(draft))
-    st.text(wording.draft_rule(draft))
+    st.markdown(model_wording.arm_rule_md(draft))
+    st.text(model_wording.what_is_written(arming.same_line(armed_bar.known_caps(), draft), draft))
     _over(modelled)
-    tables.facts(wording.arm_facts(modelled), key="arm_facts")
-    st.markdown(wording.UNDO_MD)
-    phrase = wording.arm_phrase(shown)
-    reason = st.text_input(wording.REASON_LABEL, key=REASON, live=True, required=True, max_chars=500)
-    typed = st.text_input(wording.phrase_label_md(phrase), key=PHRASE, live=True, autocomplete="off")
+    tables.facts(model_wording.arm_facts(modelled), key="arm_facts")
+    st.markdown(model_wording.UNDO_MD)
+    phrase = model_wording.arm_phrase(shown)
+    reason = st.text_input(model_wording.REASON_LABEL, key=REASON, live=True, required=True, max_chars=500)
+    typed = st.text_input(model_wording.phrase_label_md(phrase), key=PHRASE, live=True, autocomplete="off")
     if note := st.session_state.get(_NOTE):
         notices.problem(note, key="arm_note")
     with st.container(key="arm_buttons", horizontal=True, horizontal_alignment="right"):
-        st.button(wording.CANCEL, key="arm_cancel", on_click=_cancel)
+        st.button(model_wording.CANCEL, key="arm_cancel", on_click=_cancel)
         st.button(
-            wording.ARM_DO,
+            model_wording.ARM_DO,
             key="arm_submit",
             type="primary",
             icon=":material/lock:",
@@ -72,12 +72,12 @@ def _dialog(draft: CapDraft) -> None:
 def _over(modelled: Modelled) -> None:
     over = modelled.over
     if not over:
-        st.badge(wording.NONE_OVER, icon=":material/check:", color="green")
+        st.badge(model_wording.NONE_OVER, icon=":material/check:", color="green")
         return
     with st.container(border=True, key="arm_over", gap="xsmall"):
-        st.badge(wording.over_title_md(len(over)), icon=":material/block:", color="red")
+        st.badge(model_wording.over_title_md(len(over)), icon=":material/block:", color="red")
         named = over[:NAMES_SHOWN]
-        st.text(wording.over_names((row.subject for row in named), len(over) - len(named)))
+        st.text(model_wording.over_names((row.subject for row in named), len(over) - len(named)))
 
 
 def _cancel() -> None:
@@ -94,7 +94,7 @@ def _submit(draft: CapDraft, shown: int) -> None:
     )
     if isinstance(outcome, arming.Armed):
         _close()
-        notices.say(wording.armed_md(draft), ":material/lock:")
+        notices.say(model_wording.armed_md(draft), ":material/lock:")
         st.rerun()
     st.session_state[_NOTE] = outcome.words
     if outcome.over is not None:

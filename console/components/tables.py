@@ -88,7 +88,7 @@ def table(
 def download(frame: pl.DataFrame, columns: Sequence[Column], *, key: str, file_name: str) -> None:
     """The same rows as a CSV file: exact amounts, guarded text, and the number of rows on the button."""
     st.download_button(
-        f"{wording.DOWNLOAD} ({formatting.count(frame.height)} rows)",
+        wording.download_md(frame.height),
         data=lambda: csv_of(frame, columns),
         file_name=file_name,
         mime="text/csv",

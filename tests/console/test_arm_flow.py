@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from console import arming, bootstrap, wording
+from console import arming, bootstrap, cap_wording, model_wording
 from console.components import cards
 from console.state import CapDraft
 from tests.console.conftest import PAGES, Open
@@ -71,7 +71,10 @@ def test_arming_makes_the_cap_and_arms_it(gateway: FakeGateway, dialog: AppTest)
 
 def test_arming_uses_the_cap_that_is_there_and_moves_its_limit(gateway: FakeGateway, dialog: AppTest) -> None:
     there = gateway.add_cap(limit_usd="5.00")
-    fill(dialog).button(key="arm_submit").click().run()
+    fill(dialog)
+    before = "until now $5.00 per month for each customer, becomes $200.00 per month for each customer"
+    assert before in texts(dialog)
+    dialog.button(key="arm_submit").click().run()
     (cap,) = gateway.caps.values()
     assert (cap["id"], cap["limit_usd"], cap["hard_stop"]) == (there["id"], LIMIT, True)
 
@@ -96,7 +99,7 @@ def test_without_a_reason_or_the_phrase_the_button_is_off(
 
 @pytest.mark.parametrize(
     ("reason", "phrase", "words"),
-    [("", PHRASE, wording.NOT_ARMED_REASON), ("x", "ARM 2", wording.not_armed_phrase(PHRASE))],
+    [("", PHRASE, model_wording.NOT_ARMED_REASON), ("x", "ARM 2", model_wording.not_armed_phrase(PHRASE))],
 )
 def test_the_server_checks_what_a_browser_could_skip(
     gateway: FakeGateway, reason: str, phrase: str, words: str
@@ -120,7 +123,7 @@ def test_a_count_that_changed_is_asked_again(
         ]
     )
     dialog.button(key="arm_submit").click().run()
-    assert wording.count_changed(len(OVER), len(OVER) + 1) in texts(dialog)
+    assert model_wording.count_changed(len(OVER), len(OVER) + 1) in texts(dialog)
     assert gateway.caps == {}
     assert dialog.button(key="arm_submit").disabled
     fill(dialog, phrase=f"ARM {len(OVER) + 1}").button(key="arm_submit").click().run()
@@ -192,10 +195,10 @@ def test_the_state_is_unknown_while_the_gateway_cannot_be_read(gateway: FakeGate
     gateway.down = True
     app.run()
     words = texts(app)
-    assert wording.STATE_UNKNOWN in words
-    assert wording.NOTHING_ARMED not in words
-    assert wording.LAST_SEEN in words
-    assert wording.LAST_SEEN in texts(open_page("audit"))  # a new tab keeps Disarm too
+    assert cap_wording.STATE_UNKNOWN in words
+    assert cap_wording.NOTHING_ARMED not in words
+    assert cap_wording.LAST_SEEN in words
+    assert cap_wording.LAST_SEEN in texts(open_page("audit"))  # a new tab keeps Disarm too
     app.button(key=f"armed_{cap['id']}_disarm").click().run()
     assert "Not disarmed" in texts(app)
 
@@ -203,8 +206,8 @@ def test_the_state_is_unknown_while_the_gateway_cannot_be_read(gateway: FakeGate
 def test_a_gateway_never_seen_is_unknown_too(gateway: FakeGateway, open_page: Open) -> None:
     gateway.down = True
     words = texts(open_page("caps"))
-    assert wording.STATE_UNKNOWN in words
-    assert wording.NOTHING_ARMED not in words
+    assert cap_wording.STATE_UNKNOWN in words
+    assert cap_wording.NOTHING_ARMED not in words
 
 
 def test_more_armed_caps_than_fit_are_disarmed_together(gateway: FakeGateway, open_page: Open) -> None:

@@ -114,12 +114,10 @@ def test_nothing_renders_html() -> None:
 
 def _is_ours(argument: ast.expr) -> bool:
     text = ast.unparse(argument)
-    if isinstance(argument, ast.Call):
-        return text.startswith("wording.") and text.split("(")[0].endswith("_md")
-    constant = text.startswith("wording.") and text.removeprefix("wording.").isupper()
-    return (
-        constant or text.endswith("_md") or text in ("title", "name")
-    )  # parameters that only ever get constants of wording
+    module, _, word = text.partition(".")
+    if module in ("wording", "cap_wording", "model_wording"):
+        return word.split("(")[0].endswith("_md") if isinstance(argument, ast.Call) else word.isupper()
+    return text.endswith("_md") or text in ("title", "name")  # parameters that only ever get words of ours
 
 
 def _computes(node: ast.AST) -> bool:

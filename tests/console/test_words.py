@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import inspect
 import re
+from types import ModuleType
 
 import pytest
 
-from console import wording
+from console import cap_wording, model_wording, wording
 from console.gateway_views import CapView
 from console.launch import APP
 from console.state import CapDraft, Mistake, draft_of
 from tests.console.test_lint import MODULES
 
+WORDS = (wording, cap_wording, model_wording)
 HOSTILE = "![a](https://e.example/x.png)\u202e=cmd<b>"
 
 
-def test_every_word_is_used_and_every_used_word_is_there() -> None:
-    here = {
-        name for name, value in vars(wording).items() if not name.startswith("_") and _is_own(name, value)
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: str(words.__name__))
+def test_every_word_is_used_and_every_used_word_is_there(words: ModuleType) -> None:
+    name = words.__name__.rpartition(".")[2]
+    asked = {
+        word
+        for path in MODULES
+        for word in re.findall(rf"(?<!_)\b{name}\.([A-Za-z_]+)", path.read_text("utf-8"))
     }
-    used = {
-        name for path in MODULES for name in re.findall(r"\bwording\.([A-Za-z_]+)", path.read_text("utf-8"))
-    }
-    assert used - set(vars(wording)) == set()
-    unused = {name for name in here - used if _count(name, inspect.getsource(wording)) < 2}
-    assert unused == set()
+    source = "\n".join(inspect.getsource(module) for module in WORDS)
+    assert asked - set(vars(words)) == set()
+    assert {word for word in _own(words) - asked if len(re.findall(rf"\b{word}\b", source)) < 2} == set()
 
 
 def test_sentences_are_tidy() -> None:
-    constants = [value for name, value in vars(wording).items() if name.isupper() and isinstance(value, str)]
-    assert constants
-    assert [text for text in constants if text != text.strip() or "  " in text] == []
+    constants = [value for words in WORDS for name, value in vars(words).items() if name.isupper()]
+    texts = [value for value in constants if isinstance(value, str)]
+    assert len(texts) > 50
+    assert [text for text in texts if text != text.strip() or "  " in text] == []
 
 
 def test_no_sentence_mentions_the_wrong_status() -> None:
-    assert "429" not in inspect.getsource(wording)
-    assert "402" in wording.arm_rule_md(draft())
+    assert not any("429" in inspect.getsource(words) for words in WORDS)
+    assert "402" in model_wording.arm_rule_md(draft())
 
 
-@pytest.mark.parametrize("make", [wording.armed_since, wording.cap_rule])
+@pytest.mark.parametrize("make", [cap_wording.armed_since, cap_wording.cap_rule])
 def test_a_name_in_plain_text_is_made_inert(make: object) -> None:
     words = make(hostile_cap())  # type: ignore[operator]
     assert "\u202e" not in words
@@ -48,12 +52,14 @@ def test_a_name_in_plain_text_is_made_inert(make: object) -> None:
 
 def test_what_goes_to_markdown_carries_no_name() -> None:
     named = CapDraft(scope="customer", subject=HOSTILE, window="month", limit_nano_usd=10**9)
-    assert "e.example" not in wording.arm_rule_md(named) + wording.armed_md(named) + wording.cap_name(named)
-    assert "e.example" not in wording.cap_terms_md(hostile_cap())
+    assert "e.example" not in model_wording.arm_rule_md(named) + model_wording.armed_md(
+        named
+    ) + cap_wording.cap_name(named)
+    assert "e.example" not in cap_wording.cap_terms_md(hostile_cap())
 
 
 def test_dollars_in_markdown_are_no_formula() -> None:
-    assert r"**\$200.00 per month**" in wording.arm_rule_md(draft())
+    assert r"**\$200.00 per month**" in model_wording.arm_rule_md(draft())
 
 
 @pytest.mark.parametrize(
@@ -122,9 +128,8 @@ def hostile_cap() -> CapView:
     )
 
 
-def _is_own(name: str, value: object) -> bool:
-    return name.isupper() or (inspect.isfunction(value) and value.__module__ == wording.__name__)
-
-
-def _count(name: str, source: str) -> int:
-    return len(re.findall(rf"\b{name}\b", source))
+def _own(words: ModuleType) -> set[str]:
+    """The constants and functions that a module makes itself."""
+    source = inspect.getsource(words)
+    made = re.findall(r"^def ([a-z]\w*)", source, re.M) + re.findall(r"^([A-Z][A-Z_]*)\b", source, re.M)
+    return set(made) & set(vars(words))

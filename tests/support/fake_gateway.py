@@ -45,6 +45,7 @@ class FakeGateway:
         self.fail: dict[tuple[str, str], tuple[int, str]] = {}
         self.asked: list[tuple[str, str]] = []
         self.exports: list[str | None] = []
+        self.ledger_id = "feed0123feed0123"
         self.forged_rows = 0
 
     def client(self) -> GatewayClient:
@@ -80,7 +81,7 @@ class FakeGateway:
 
     def _routes(self) -> list[tuple[str, str, Callable[..., httpx.Response]]]:
         return [
-            ("GET", "/health", lambda request: _json({"status": "ok", "ledger_id": "feed0123feed0123"})),
+            ("GET", "/health", lambda request: _json({"status": "ok", "ledger_id": self.ledger_id})),
             ("GET", "/v1/ledger/export", self._export),
             ("GET", "/api/caps", lambda request: _page(request, [*self.caps.values()])),
             ("POST", "/api/caps", self._create),
