@@ -19,7 +19,7 @@ run: setup
 	$(BIN)/capline up
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: setup
 	$(BIN)/ruff format --check .
