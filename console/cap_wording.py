@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from console.formatting import UNKNOWN, cap_usd, count, inert, instant, plural, total_usd
+from console.formatting import UNKNOWN, call_usd, cap_usd, count, inert, instant, plural, total_usd
 from console.gateway_views import CapView, LookView
 from console.state import CapDraft, Target
 from toolkit.core.caps import EACH, Admission, UnpricedPolicy
@@ -39,7 +39,7 @@ UNPRICED_RULES: dict[UnpricedPolicy, str] = {
     "refuse": "Refuses calls to a model without a price, whatever was spent: nothing can pass the cap unseen.",
     "serve": "Serves calls to a model without a price. They count nothing, so they can pass the cap.",
 }
-VERDICTS = {"fits": "had room", "busy": "full only while other calls run", "final": "no room left"}
+VERDICTS = {"fits": "had room", "busy": "full only while other calls run", "final": "does not fit"}
 UNITS = {"usd": "dollars", "tokens": "tokens", "requests": "requests"}
 
 
@@ -184,6 +184,6 @@ def look_cells(look: LookView) -> dict[str, str]:
         "limit": show(look.limit),
         "spent": show(look.spent),
         "held": show(look.held),
-        "hold": show(look.hold),
+        "hold": call_usd(look.hold) if look.unit == "usd" else count(look.hold),
         "verdict": VERDICTS.get(look.verdict, look.verdict),
     }
