@@ -52,7 +52,7 @@ class History:
         own = raw["admit_seq"].null_count() < raw.height
         rows = _rows(raw, own=own)
         _check(rows)
-        events = _events(rows, own=own)
+        events = _events(rows)
         rows = rows.drop("first", "last").hstack(_positions(rows, events))
         return cls(
             rows,
@@ -150,14 +150,18 @@ def exact_sum(amounts: pl.Series) -> int:
     return int(amounts.cast(pl.Int128).sum() or 0)
 
 
-def _events(rows: pl.DataFrame, *, own: bool) -> pl.DataFrame:
-    """Both events of every judged row, in order. A call that took no time settles right after its own admission."""
+def _events(rows: pl.DataFrame) -> pl.DataFrame:
+    """Both events of every judged row, in order.
+
+    Of one instant settlements come first by themselves: rows stand by admission, and who settles then came before. A
+    call that took no time settles right after its own admission.
+    """
     judged = rows.with_row_index("row").filter("judged")
-    admissions = judged.select("row", settles=pl.lit(value=False), at="first", late=pl.lit(value=True))
+    admissions = judged.select("row", settles=pl.lit(value=False), at="first")
     settlements = judged.filter(~pl.col("refused_before")).select(
-        "row", settles=pl.lit(value=True), at="last", late=pl.col("last") == pl.col("first")
+        "row", settles=pl.lit(value=True), at="last"
     )
-    return pl.concat((admissions, settlements)).sort("at", "late", "row", "settles").select("row", "settles")
+    return pl.concat((admissions, settlements)).sort("at", "row", "settles").select("row", "settles")
 
 
 def _positions(rows: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

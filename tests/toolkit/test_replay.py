@@ -62,7 +62,7 @@ def histories(draw: st.DrawFn) -> pl.DataFrame:
             "tags": draw(st.lists(st.sampled_from(("team:x", "team:y", "teams:z")), max_size=2)),
             "hold_nano_usd": draw(amounts) if priced else None,
             "floor_nano_usd": draw(amounts) if priced else None,
-            "counted_nano_usd": draw(st.integers(0, 9)) if priced and status != "refused" else 0,
+            "counted_nano_usd": draw(st.integers(0, 9)) if priced else 0,
             "hold_tokens": draw(amounts),
             "counted_tokens": draw(st.integers(0, 9)),
             "request_bytes": draw(st.integers(0, 20)),
@@ -118,6 +118,40 @@ def test_pruning_changes_no_verdict(history: pl.DataFrame, draft: Any) -> None:
     replay = Replay(history)
     pruned = replay.judge(timeline_of(draft))
     assert pruned.refused.rows() == judge_every_call(replay.history, timeline_of(draft)).rows()
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("served", "served", "refused", "failed")),
+            st.integers(0, 6),  # what it holds
+            st.integers(0, 4),  # its floor
+            st.integers(0, 9),  # what it counts
+            st.integers(0, 5),  # how many steps it runs
+            st.integers(0, 20),  # hours since the call before
+        ),
+        min_size=5,
+        max_size=30,
+    ),
+    st.integers(4, 30),
+    st.integers(4, 30),
+    st.sampled_from(("reserve", "floor", "after")),
+)
+def test_pruning_changes_no_verdict_near_the_limit(
+    calls: list[tuple[Any, ...]], day: int, month: int, admission: Any
+) -> None:
+    """One customer under a cap a day and one a month: every call matters to every later one."""
+    rows, at = [], NOVEMBER
+    for number, (status, hold, floor, counted, runs, hours) in enumerate(calls):
+        at += timedelta(hours=hours)
+        told = {"refusal_code": "budget_busy"} if status == "refused" else {}
+        amounts = {"hold_nano_usd": hold, "floor_nano_usd": floor, "counted_nano_usd": counted}
+        admit = 10 * number
+        rows.append(call(number, admit, admit + 10 * runs + 1 + runs, at, status=status, **amounts, **told))
+    draft = timeline_of([cap(day, window="day"), cap(month, 2, admission=admission)])
+    replay = Replay(frame(rows))
+    assert replay.judge(draft).refused.rows() == judge_every_call(replay.history, draft).rows()
 
 
 # ---- the same, against counters driven by hand
@@ -279,6 +313,36 @@ def test_what_a_cap_refused_in_history_has_no_known_cost() -> None:
     assert verdicts(rows, [cap(10)]) == ["budget_exceeded", "cost_unknown", "admitted"]
 
 
+def test_a_call_of_unknown_cost_holds_nothing() -> None:
+    """Limit 10, spent 8: 3 does not fit; what history refused at 2 would have, and leaves its room to the next 2."""
+    past = {"status": "refused", "refusal_code": "budget_busy"}
+    rows = [
+        *one_by_one(8, 3),
+        call(2, 5, None, NOVEMBER + timedelta(minutes=2), hold_nano_usd=2, **past),
+        call(3, 7, 8, NOVEMBER + timedelta(minutes=3), hold_nano_usd=2),
+        call(4, 9, 10, NOVEMBER + timedelta(minutes=4), hold_nano_usd=3),
+    ]
+    expected = ["admitted", "budget_exceeded", "cost_unknown", "admitted", "budget_exceeded"]
+    assert verdicts(rows, [cap(10)]) == expected
+
+
+def test_of_equal_headroom_the_more_specific_cap_is_named() -> None:
+    """11 against 10 and 10: the customer's cap, whatever the ids say."""
+    draft = [cap(10, 1, scope="organization"), cap(10, 2)]
+    assert what_if(frame(one_by_one(11, 11)), draft).decisions["cap_id"].to_list() == [2, 2]
+
+
+def test_what_a_month_took_before_it_came_into_doubt_is_not_lost() -> None:
+    """Day 10, month 20. 6; then 11 and 11, refused by the day; 9 makes 15 in the month, so 6 more does not fit."""
+    days = (0, 1, 1, 2, 3)
+    rows = [
+        row | {"admitted_at": NOVEMBER + timedelta(days=day, minutes=n)}
+        for n, (day, row) in enumerate(zip(days, one_by_one(6, 11, 11, 9, 6), strict=True))
+    ]
+    found = what_if(frame(rows), [cap(10, window="day"), cap(20, 2)]).decisions
+    assert found["cap_id"].to_list() == [None, 1, 1, None, 2]
+
+
 def test_rows_that_no_cap_was_asked_about_are_not_judged_and_add_nothing() -> None:
     rows = [
         call(0, 1, 2, hold_nano_usd=10) | {"admit_seq": None},
@@ -389,8 +453,9 @@ def test_an_amount_below_zero_is_named_by_its_receipt() -> None:
 
 
 def test_sums_beyond_64_bits_are_refused_not_wrapped() -> None:
-    with pytest.raises(MoneyError, match="64 bits"):
-        Replay(frame(one_by_one(*[2**62] * 3)))
+    for columns in ({}, {"counted_nano_usd": 0}):
+        with pytest.raises(MoneyError, match="64 bits"):
+            Replay(frame(one_by_one(*[2**62] * 3, **columns)))
 
 
 def test_only_doubtful_calls_reach_the_counters() -> None:
