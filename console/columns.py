@@ -42,7 +42,7 @@ RECEIPT_COLUMNS = (
     Column("input_tokens", "Input", "count", "Uncached input tokens."),
     Column("cache_read_tokens", "Cache read", "count"),
     Column("output_tokens", "Output", "count"),
-    Column("cost_nano_usd", "Cost", "usd", "Empty when it is not known: see the reason."),
+    Column("cost_nano_usd", "Cost", "call_usd", "Empty when it is not known: see the reason."),
     Column("why", "Reason", help="Why a call was refused, or has no price."),
     Column("price_list", "Price list"),
     Column("receipt_id", "Receipt"),
@@ -52,7 +52,7 @@ REFUSAL_COLUMNS = (
     Column("model_requested", "Model"),
     Column("refusal_code", "Code"),
     Column("cap_id", "Cap", "count"),
-    Column("hold_nano_usd", "Worst case", "usd", "What the call could have cost at most."),
+    Column("hold_nano_usd", "Worst case", "call_usd", "What the call could have cost at most."),
     Column("receipt_id", "Receipt"),
 )
 TRACE_COLUMNS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from console.formatting import day_range, inert, instant, md_dollars, plural, total_usd
+from console.formatting import call_usd, day_range, inert, instant, md_dollars, plural, total_usd
 
 PRODUCT = "Capline"
 OVERVIEW, CUSTOMERS, MODEL, CAPS, AUDIT, HEALTH = (
@@ -110,7 +110,7 @@ UNKNOWN_REFERENCE = "The link names a customer that this ledger does not know."
 
 def why_md(code: str | None, hold_nano_usd: int | None) -> str:
     """The refusal in one line, without anybody's name."""
-    held = f" Its worst case was {md_dollars(total_usd(hold_nano_usd))}." if hold_nano_usd is not None else ""
+    held = f" Its worst case was {md_dollars(call_usd(hold_nano_usd))}." if hold_nano_usd is not None else ""
     return f"Refused with code `{code}`.{held}" if code else "This call was not refused."
 
 

@@ -14,6 +14,7 @@ import streamlit as st
 from console import formatting, wording
 
 ROWS_BEFORE_SCROLLING = 12
+MONEY = ("usd", "call_usd")
 _ROW_PIXELS = 35
 
 _NANO = pl.lit("0.000000001").cast(pl.Decimal(38, 9))
@@ -26,7 +27,8 @@ class Column:
     source: str
     title: str
     kind: str = "text"
-    """`text`, `count`, `usd` (integers of nano-USD), `share` (0 to 1, with a bar), `percent` (no bar), `instant`."""
+    """`text`, `count`, `instant`, `usd` and `call_usd` (nano-USD: a total, one call), `share` (0 to 1, with a bar) or
+    `percent` (without)."""
     help: str | None = None
 
 
@@ -101,7 +103,7 @@ def download(frame: pl.DataFrame, columns: Sequence[Column], *, key: str, file_n
 
 def csv_of(frame: pl.DataFrame, columns: Sequence[Column]) -> bytes:
     """What `download` hands out."""
-    header = [f"{column.title} (USD)" if column.kind == "usd" else column.title for column in columns]
+    header = [f"{column.title} (USD)" if column.kind in MONEY else column.title for column in columns]
     rows = frame.select(column.source for column in columns).rows()
     return formatting.csv_file(
         header,
@@ -119,7 +121,7 @@ def facts(figures: Mapping[str, str], *, key: str) -> None:
 
 
 def _display(values: pl.Series, column: Column) -> pl.Series:
-    if column.kind == "usd":
+    if column.kind in MONEY:
         values = (values.cast(pl.Decimal(38, 0)).to_frame("usd").select(pl.col("usd") * _NANO))["usd"]
     elif column.kind == "text" and values.dtype == pl.String:
         values = pl.Series(values.name, [formatting.inert(value) for value in values], dtype=pl.String)
@@ -131,8 +133,9 @@ def _display(values: pl.Series, column: Column) -> pl.Series:
 def _config(frame: pl.DataFrame, column: Column) -> Any:
     kinds = st.column_config
     match column.kind:
-        case "usd":
-            places = formatting.column_places(frame[column.source])
+        case "usd" | "call_usd":
+            least = 6 if column.kind == "call_usd" else 2
+            places = max(least, formatting.column_places(frame[column.source]))
             return kinds.NumberColumn(column.title, format=f"$%,.{places}f", help=column.help)
         case "count":
             return kinds.NumberColumn(column.title, format="%,d", help=column.help)
@@ -152,7 +155,7 @@ def _config(frame: pl.DataFrame, column: Column) -> Any:
 def _file_cell(value: Any, column: Column) -> str | int | None:
     if value is None:
         return None
-    if column.kind == "usd":
+    if column.kind in MONEY:
         return formatting.exact_usd(value)
     if column.kind == "instant":
         return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
