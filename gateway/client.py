@@ -77,6 +77,11 @@ class Client:
         await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self.end(body)
 
+    async def break_off(self, status: int) -> None:
+        """Leave an answer unended, begun or not: the server breaks the connection when the call returns."""
+        if not self.started:
+            await self.start(status, [(b"content-length", b"1")])
+
     async def _out(self, message: Message) -> None:
         if self.left:
             return

@@ -214,12 +214,13 @@ class Exchange:
         await self._client.answer(refusal.status, headers, self._dialect.render(refusal, operation_id))
 
     async def _finish(self, outcome: Outcome) -> Receipt | None:
-        """Settle, then wait for the receipt; None when it was not committed, and the connection must break."""
+        """Settle, then wait for the receipt; None when it was not committed, and the connection breaks."""
         try:
             receipt, committed = self._settle(outcome)
             await committed
         except StoreUnavailable:
             _log.error("receipt %s was not committed; its answer is withheld", self._draft["receipt_id"])
+            await self._client.break_off(outcome.http_status)
             return None
         return receipt
 

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from gateway.stores.linking import linked
 from gateway.stores.tables import chain_heads, intents, receipts
@@ -35,6 +35,8 @@ LARGEST_GROUP = 1_000
 BUSY_CALLS = 6
 """With that many calls open, a commit waits GATHER_S for more of them: one flush of the disk then serves many."""
 GATHER_S = 0.0015
+RETRY_S = 1.0
+"""How often receipts that the disk did not take are offered to it again while nothing else happens."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,9 @@ class LedgerWriter:
         self._waiting: queue.SimpleQueue[Intent | Entry | _Job | None] = queue.SimpleQueue()
         self._appender = Appender()
         self._open_calls = 0
+        self._owed: list[Entry] = []
+        """Receipts of calls that were made and that the disk did not take: the counters have, so they wait for it.
+        There are never more of them than calls that ran when it failed, for none can begin meanwhile."""
         self.failed: str | None = None
         """Why the last commit failed, None when it held."""
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
@@ -124,7 +129,7 @@ class LedgerWriter:
     @property
     def backlog(self) -> int:
         """Entries that wait for the disk."""
-        return self._waiting.qsize()
+        return self._waiting.qsize() + len(self._owed)
 
     def _future(self) -> asyncio.Future[None]:
         if self._waiting.qsize() > MOST_WAITING:
@@ -134,7 +139,11 @@ class LedgerWriter:
     def _run(self) -> None:
         with self._engine.connect() as connection:
             while True:
-                item = self._waiting.get()
+                try:
+                    item = self._waiting.get(timeout=RETRY_S if self._owed else None)
+                except queue.Empty:
+                    self._commit(connection, ())
+                    continue
                 if self._open_calls >= BUSY_CALLS:
                     time.sleep(GATHER_S)
                 group: list[Intent | Entry] = []
@@ -143,7 +152,7 @@ class LedgerWriter:
                     if len(group) >= LARGEST_GROUP or self._waiting.empty():
                         break
                     item = self._waiting.get()
-                if group:
+                if group or self._owed:
                     self._commit(connection, group)
                 if isinstance(item, _Job):
                     self._do(connection, item)
@@ -151,6 +160,10 @@ class LedgerWriter:
                     return
 
     def _commit(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
+        owed, self._owed = self._owed, []
+        self._try(connection, [*owed, *group])
+
+    def _try(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
         heads = dict(self._appender.heads)
         try:
             self._write(connection, group)
@@ -160,8 +173,12 @@ class LedgerWriter:
             self._appender.heads = heads
             if isinstance(error, IntegrityError | ValueError | ArithmeticError) and len(group) > 1:
                 for entry in group:  # one bad row must not take its neighbours with it
-                    self._commit(connection, [entry])
+                    self._try(connection, [entry])
                 return
+            if isinstance(error, OperationalError):
+                self._owed += [
+                    item for item in group if isinstance(item, Entry) and item.receipt.status != "refused"
+                ]
             self.failed = type(error).__name__
             _log.error("ledger commit of %d entries failed: %s", len(group), self.failed)
             self._resolve(group, StoreUnavailable(f"the ledger did not take the write ({self.failed})"))
@@ -229,7 +246,7 @@ def _finish_all(futures: Sequence[asyncio.Future[None]], error: Exception | None
 
 
 def _finish(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if future.cancelled():
+    if future.done():
         return
     if error is not None:
         future.set_exception(error)

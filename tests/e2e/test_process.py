@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +25,7 @@ from tests.support.servers import (
     running,
     until,
 )
+from toolkit.core.chain import check_chain
 
 CHAT = "/v1/chat/completions"
 MOST_BYTES = 33_554_432
@@ -403,6 +406,52 @@ def test_what_is_no_http_ends_its_own_connection_alone(gateway: GatewayProcess, 
         connection.shutdown(socket.SHUT_WR)
         assert b" 200 " not in answer.read()
     assert gateway.chat("a").status_code == 200
+
+
+# ---- A ledger that does not take a receipt
+
+
+def test_an_answer_without_its_receipt_is_withheld_and_its_receipt_follows(
+    provider: DemoProviderProcess, tmp_path: Path
+) -> None:  # contract §10
+    """Another process keeps the database to itself for longer than SQLite waits, while two calls are under way."""
+    with running(tmp_path, provider.url) as gateway:
+        gateway.make_cap(limit_usd="1")
+
+        def ask(stream: bool) -> tuple[int, bytes, bool]:
+            body = chat_body(stream=stream)
+            sent = head(gateway, len(body), "X-Demo-Delay-Ms: 1000", "X-Capline-Tags: customer:acme") + body
+            with connect(gateway) as connection, connection.makefile("rb") as answer:
+                connection.sendall(sent)
+                status, _ = read_head(answer)
+                got = answer.read()
+                return status, got, got.endswith(b"0\r\n\r\n")
+
+        before = provider.received()
+        threads, answers = in_threads(lambda: ask(False), lambda: ask(True))
+        until(lambda: provider.received() == before + 2, "both calls have reached the provider")
+        with closing(sqlite3.connect(gateway.database, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            for thread in threads:
+                thread.join()
+            assert gateway.api("GET", "/health").json()["status"] == "degraded"
+            other.execute("ROLLBACK")
+        (_, whole, _), (status, streamed, ended) = answers
+        assert whole == b"", "a JSON body leaves when its receipt is on disk"
+        assert (status, ended, b"[DONE]" in streamed) == (200, False, False)
+        assert b"finish_reason" in streamed
+
+        # The counters took both calls, so the ledger does too, as soon as it can and without another call.
+        until(lambda: gateway.api("GET", "/health").json()["status"] == "ok", "the ledger is written again")
+        rows = gateway.receipts()
+        cost = 4 * 150 + 40 * 600  # tokens of "hi" and of the answer, by the list in nano-USD
+        assert [(row["status"], row["cost_nano_usd"]) for row in rows] == [("served", cost)] * 2
+        probe = gateway.receipt(gateway.chat("acme").headers["x-capline-request-id"])
+        assert [look["spent_nano_usd"] for look in probe["trace"]] == [2 * cost]
+        gateway.kill()
+        gateway.start()
+        assert gateway.api("GET", "/health").json()["closed_at_start"] == 0
+        assert check_chain(gateway.receipts()) == []
 
 
 # ---- Stopping and starting
