@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from gateway.stores.rows import to_micros
-from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt
+from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt, plain_units
 from toolkit.core.windows import instant_text
 
-_HASHED = tuple(sorted(set(RECEIPT_COLUMNS) - {"row_hash"}))
-_hashed_values = attrgetter(*_HASHED)
 _stored_values = attrgetter(*RECEIPT_COLUMNS)
-_encode = msgspec.json.Encoder(order="sorted", decimal_format="string").encode
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 _ADMITTED, _SETTLED, _TAGS, _UNITS, _SEQ, _PREVIOUS, _HASH = (
     RECEIPT_COLUMNS.index(name)
@@ -29,16 +27,18 @@ _ADMITTED, _SETTLED, _TAGS, _UNITS, _SEQ, _PREVIOUS, _HASH = (
 
 def linked(receipt: Receipt, chain_seq: int, prev_hash: str) -> tuple[str, list[Any]]:
     """(row hash, values in the order of RECEIPT_COLUMNS as the table keeps them)."""
-    row = dict(zip(_HASHED, _hashed_values(receipt), strict=True))
+    stored = list(_stored_values(receipt))
+    row = dict(zip(RECEIPT_COLUMNS, stored, strict=True))
+    del row["row_hash"]
     row["admitted_at"] = instant_text(receipt.admitted_at)
     row["settled_at"] = instant_text(receipt.settled_at)
-    row["chain_seq"] = chain_seq
-    row["prev_hash"] = prev_hash
+    row["chain_seq"], row["prev_hash"] = chain_seq, prev_hash
+    if receipt.units is not None:
+        row["units"] = plain_units(receipt.units)
+        stored[_UNITS] = _encode(row["units"]).decode()
     row_hash = hashlib.sha256(_encode(row)).hexdigest()
-    stored = list(_stored_values(receipt))
     stored[_ADMITTED] = to_micros(receipt.admitted_at)
     stored[_SETTLED] = to_micros(receipt.settled_at)
     stored[_TAGS] = _encode(receipt.tags).decode()
-    stored[_UNITS] = None if receipt.units is None else _encode(receipt.units).decode()
     stored[_SEQ], stored[_PREVIOUS], stored[_HASH] = chain_seq, prev_hash, row_hash
     return row_hash, stored

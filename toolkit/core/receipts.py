@@ -94,10 +94,7 @@ class Receipt:
         row["settled_at"] = instant_text(self.settled_at)
         row["tags"] = list(self.tags)
         if self.units is not None:
-            row["units"] = {
-                name: format(count, "f") if isinstance(count, Decimal) else count
-                for name, count in sorted(self.units.items())
-            }
+            row["units"] = plain_units(self.units)
         return row
 
 
@@ -118,6 +115,14 @@ USAGE_COLUMNS: Mapping[str, str] = {
     "image": "image_tokens",
 }
 """Meter of `Usage` to column of a receipt."""
+
+
+def plain_units(units: Mapping[str, Quantity]) -> dict[str, int | str]:
+    """Units in the order of their names, a fraction as decimal text without an exponent."""
+    return {
+        name: format(count, "f") if isinstance(count, Decimal) else count
+        for name, count in sorted(units.items())
+    }
 
 
 def usage_columns(usage: Usage) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, get_args
 
 Window = Literal["day", "week", "month", "year", "never"]
 WINDOWS: tuple[Window, ...] = get_args(Window)
 
+_ZERO = timedelta(0)
 _PERIOD = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?|-W(\d{2}))?", re.ASCII)
 
 
@@ -50,6 +52,7 @@ def period_at(window: Window, at: datetime) -> Period:
     return period_of(period_key(window, require_utc(at)))
 
 
+@lru_cache(maxsize=4096)
 def period_of(key: str) -> Period:
     """The period that a key names. Raises ValueError for a text that is not one.
 
@@ -71,14 +74,14 @@ def period_of(key: str) -> Period:
 
 def require_utc(at: datetime) -> datetime:
     """`at` itself when it is aware and at offset zero; else ValueError, as a guess would move a period."""
-    if at.utcoffset() != timedelta(0):
+    if at.utcoffset() != _ZERO:
         raise ValueError(f"{at!r} is not in UTC; pass an aware instant at offset zero")
     return at
 
 
 def instant_text(at: datetime) -> str:
     """An instant as RFC 3339 with microseconds and Z, the form of receipts and chains."""
-    return require_utc(at).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return require_utc(at).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def parse_instant(text: str) -> datetime:
