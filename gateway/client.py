@@ -28,7 +28,7 @@ class Client:
         self._send = send
         self.left = False
         self.started = False
-        self.on_left: Callable[[], None] | None = None
+        self._on_left: Callable[[], None] | None = None
 
     async def body(self, most: int) -> bytes:
         """The whole request body. Raises BodyTooLarge or ClientLeft."""
@@ -56,8 +56,14 @@ class Client:
         """Note that nobody reads any more."""
         if not self.left:
             self.left = True
-            if self.on_left is not None:
-                self.on_left()
+            if self._on_left is not None:
+                self._on_left()
+
+    def when_left(self, act: Callable[[], None]) -> None:
+        """Have `act` called once nobody reads any more: now, when that is so already."""
+        self._on_left = act
+        if self.left:
+            act()
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Status and headers."""

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from gateway.client import Client
+from gateway.deadline import Deadline
 from gateway.dialects.base import Dialect, Handling, Served, StreamMeter
 from gateway.headers import Names, raw
-from gateway.ledger import Ledger, trace_text
+from gateway.ledger import Ledger
 from gateway.metrics import Metrics
+from gateway.outcome import Outcome, outcome_columns
 from gateway.pipeline import Candidate, Draft, redraft
 from gateway.refusals import Refusal
 from gateway.settings import Settings
 from gateway.sse import EventSplitter
+from gateway.stores.traces import trace_text
 from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders, Upstream
 from toolkit.core.counters import NOTHING, Counted
 from toolkit.core.decisions import Admitted
 from toolkit.core.errors import StoreUnavailable
-from toolkit.core.pricing import Priced, Unpriced, price
-from toolkit.core.receipts import Receipt, Status, counted_of, usage_columns
-from toolkit.core.usage import Usage
+from toolkit.core.receipts import Receipt, Status
 
 _log = logging.getLogger("capline.exchange")
 
@@ -47,16 +46,6 @@ class Services:
     upstream: Upstream
     metrics: Metrics
     clock: Callable[[], datetime]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How the provider's part ended."""
-
-    status: Status
-    http_status: int
-    served: Served = field(default_factory=Served)
-    response_bytes: int | None = None
 
 
 class Exchange:
@@ -99,7 +88,7 @@ class Exchange:
 
     async def _call(self, target: str, headers: RawHeaders, body: bytes) -> None:
         try:
-            async with self._time_limit():
+            with self._deadline():
                 answer = await self._send(target, headers, body)
                 try:
                     await self._take(answer)
@@ -111,25 +100,12 @@ class Exchange:
             lost = "The provider's answer broke off; it may have been billed, so it counts at its hold."
             await self._answer_unreachable(self._broken_off(), lost)
 
-    @asynccontextmanager
-    async def _time_limit(self) -> AsyncIterator[None]:
+    def _deadline(self) -> Deadline:
         """CAPLINE_HOLD_TTL_S for the call, CAPLINE_DRAIN_S once its client has left."""
         settings = self._services.settings
-        loop = asyncio.get_running_loop()
-        ends_at = self._started_at + settings.hold_ttl_s
-        async with asyncio.timeout_at(ends_at) as limit:
-
-            def shorten() -> None:
-                if not limit.expired():
-                    limit.reschedule(min(ends_at, loop.time() + settings.drain_s))
-
-            self._client.on_left = shorten
-            if self._client.left:
-                shorten()
-            try:
-                yield
-            finally:
-                self._client.on_left = None
+        deadline = Deadline(self._started_at + settings.hold_ttl_s)
+        self._client.when_left(lambda: deadline.bring_forward(settings.drain_s))
+        return deadline
 
     async def _send(self, target: str, headers: RawHeaders, body: bytes) -> Answer:
         candidate, provider = self._candidate, self._candidate.provider
@@ -226,85 +202,22 @@ class Exchange:
 
     def _settle(self, outcome: Outcome) -> tuple[Receipt, asyncio.Future[None]]:
         self._settled = True
-        columns = self._priced_columns(outcome)
         ledger = self._services.ledger
-        counted = Counted(
-            columns["counted_nano_usd"], columns["counted_tokens"], int(outcome.status != "failed")
-        )
+        columns = outcome_columns(outcome, self._candidate)
+        requests = int(outcome.status != "failed")
+        counted = Counted(columns["counted_nano_usd"], columns["counted_tokens"], requests)
         columns["settle_seq"] = ledger.settle(self._draft["receipt_id"], counted)
-        receipt = self._receipt(outcome.status, columns)
+        self._note_times(columns)
+        receipt = Receipt(**(self._draft | columns))
         self._services.metrics.count("requests", dialect=self._dialect.name, status=outcome.status)
         return receipt, ledger.record(receipt, self._trace, closes_intent=True)
 
-    def _priced_columns(self, outcome: Outcome) -> dict[str, Any]:
-        candidate, served = self._candidate, outcome.served
-        usage = served.usage
-        result = self._price(outcome)
-        cost = result.cost_nano_usd if isinstance(result, Priced) and outcome.status == "served" else None
-        hold = candidate.estimate.hold_nano_usd
-        columns: dict[str, Any] = {
-            "http_status": outcome.http_status,
-            "response_bytes": outcome.response_bytes,
-            "model_served": served.model,
-            "upstream_id": served.upstream_id,
-            "service_tier": served.service_tier,
-            "cost_nano_usd": 0 if outcome.status == "failed" else cost,
-            "counted_nano_usd": counted_of(
-                status=outcome.status,
-                cost_nano_usd=cost,
-                hold_nano_usd=hold,
-                seen_nano_usd=result.cost_nano_usd if isinstance(result, Priced) else None,
-            ),
-            "counted_tokens": self._counted_tokens(outcome),
-            "unpriced_reason": self._reason(outcome, result),
-            "basis": "estimated" if outcome.status == "abandoned" else "measured",
-        }
-        if result is not None:
-            columns["price_row"] = result.price_row
-        if isinstance(usage, Usage):
-            columns.update(usage_columns(usage))
-            columns["usage_source"] = "final" if outcome.status == "served" else "partial"
-        return columns
-
-    def _price(self, outcome: Outcome) -> Priced | Unpriced | None:
-        candidate, served = self._candidate, outcome.served
-        if not isinstance(served.usage, Usage):
-            return None
-        model = served.model or candidate.model
-        return price(
-            candidate.prices, candidate.provider.prices, model, served.usage, candidate.at, tier=served.tier
-        )
-
-    def _reason(self, outcome: Outcome, result: Priced | Unpriced | None) -> str | None:
-        if outcome.status == "failed":
-            return None
-        if outcome.status == "abandoned":
-            return "outcome_unknown"
-        if isinstance(result, Unpriced):
-            return result.reason
-        usage = outcome.served.usage
-        return None if isinstance(usage, Usage) else usage.reason
-
-    def _counted_tokens(self, outcome: Outcome) -> int:
-        usage = outcome.served.usage
-        if outcome.status == "failed":
-            return 0
-        if outcome.status == "served" and isinstance(usage, Usage):
-            return usage.tokens
-        return self._candidate.estimate.hold_tokens
-
-    def _receipt(self, status: Status, columns: dict[str, Any]) -> Receipt:
-        now = asyncio.get_running_loop().time()
-        first = self._first_byte_at
-        known = {
-            **self._draft,
-            "status": status,
-            "settled_at": max(self._services.clock(), self._candidate.at),
-            "client_left": self._client.left,
-            "latency_ms": _milliseconds(now - self._started_at),
-            "ttft_ms": None if first is None else _milliseconds(first - self._started_at),
-        }
-        return Receipt(**{**known, **columns})
+    def _note_times(self, columns: Draft) -> None:
+        now, first = asyncio.get_running_loop().time(), self._first_byte_at
+        columns["settled_at"] = max(self._services.clock(), self._candidate.at)
+        columns["latency_ms"] = _milliseconds(now - self._started_at)
+        columns["ttft_ms"] = None if first is None else _milliseconds(first - self._started_at)
+        columns["client_left"] = self._client.left
 
     async def _refuse_unverifiable(self) -> None:
         """The intent is not on disk, so nothing may be sent: give the hold back and say so."""

@@ -24,7 +24,7 @@ from gateway.stores.writer import LedgerWriter
 from toolkit.core.admission import claims_for
 from toolkit.core.caps import EACH, Cap, CapBook, Match
 from toolkit.core.counters import Counted, Counters, Grant
-from toolkit.core.decisions import CallFacts, CapLook, Claim
+from toolkit.core.decisions import CallFacts, Claim
 from toolkit.core.receipts import Receipt, counted_of
 from toolkit.core.windows import parse_instant, period_key
 
@@ -161,41 +161,10 @@ def _spanning(book: CapBook) -> Iterator[Cap]:
         )
 
 
-def trace_text(looks: Sequence[CapLook]) -> str | None:
-    """The decision trace as kept beside a receipt: every cap looked at, with the figures it was judged by."""
-    if not looks:
-        return None
-    return _encode(
-        [
-            {
-                "cap_id": look.cap.id,
-                "cap_version": look.cap.version,
-                "name": look.cap.name,
-                "scope": look.cap.scope,
-                "window": look.cap.window,
-                "admission": look.cap.admission,
-                "hard_stop": look.cap.hard_stop,
-                "binds": look.binds,
-                "unit": look.unit,
-                "limit": look.limit,
-                "spent": look.balance.spent,
-                "held": look.balance.held,
-                "held_floor": look.balance.held_floor,
-                "hold": look.hold,
-                "headroom": look.headroom,
-                "verdict": look.room,
-                "armed_at": look.cap.armed_at,
-                "armed_by": look.cap.updated_by if look.cap.hard_stop else None,
-            }
-            for look in looks
-        ]
-    ).decode()
-
-
 def _close_intents(connection: Connection, writer: LedgerWriter, node: str, at: datetime) -> tuple[int, int]:
     """Turn the calls that a dead process left open into abandoned receipts, counted at their hold."""
     rows = connection.execute(
-        select(intents.c.receipt)
+        select(intents.c.receipt, intents.c.trace)
         .where(intents.c.node == node)
         .order_by(intents.c.admitted_at, intents.c.receipt_id)
     ).all()
@@ -203,7 +172,8 @@ def _close_intents(connection: Connection, writer: LedgerWriter, node: str, at: 
     last_seq = max([_last_seq(connection), *(draft["admit_seq"] for draft in drafts)])
     abandoned = [_as_abandoned(draft, at, last_seq + step) for step, draft in enumerate(drafts, start=1)]
     if abandoned:
-        writer.append_in_job(connection, abandoned, closes_intents=True)
+        traces = [row.trace for row in rows]
+        writer.append_in_job(connection, abandoned, closes_intents=True, traces=traces)
         _log.warning(
             "%d calls were cut off by the last stop: abandoned, counted at their holds", len(abandoned)
         )

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from gateway.ledger import trace_text
+from gateway.stores.traces import trace_text
 from toolkit.core.admission import claims_for, verdict
 from toolkit.core.caps import Cap, CapBook
 from toolkit.core.decisions import Balance, BalanceKey, CallFacts, Refused

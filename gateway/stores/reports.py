@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from gateway.stores.finals import (
 )
 from gateway.stores.rows import from_micros, row_to_json
 from gateway.stores.tables import receipts
+from gateway.stores.traces import trace_lines
 from toolkit.core.receipts import USAGE_COLUMNS
 from toolkit.core.windows import Window, instant_text
 
@@ -208,7 +208,7 @@ def receipt_with_trace(
         )
         .order_by(receipts.c.row_seq)
     )
-    trace = None if row.trace is None else json.loads(row.trace)
+    trace = None if row.trace is None else trace_lines(row.trace)
     return row_to_json(row._asdict()), trace, [sibling._asdict() for sibling in siblings]
 
 

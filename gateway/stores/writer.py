@@ -117,9 +117,18 @@ class LedgerWriter:
 
         return await asyncio.to_thread(run)
 
-    def append_in_job(self, connection: Connection, done: Sequence[Receipt], *, closes_intents: bool) -> None:
+    def append_in_job(
+        self,
+        connection: Connection,
+        done: Sequence[Receipt],
+        *,
+        closes_intents: bool,
+        traces: Sequence[str | None] | None = None,
+    ) -> None:
         """Chain and insert receipts inside a job: a start's abandoned calls, a loaded demo month."""
-        self._appender.append(connection, [(receipt, None, closes_intents) for receipt in done])
+        why = traces if traces is not None else [None] * len(done)
+        rows = [(receipt, trace, closes_intents) for receipt, trace in zip(done, why, strict=True)]
+        self._appender.append(connection, rows)
 
     async def close(self) -> None:
         """Commit what waits, then stop the thread."""

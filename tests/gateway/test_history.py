@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import stat
 from contextlib import closing
@@ -17,6 +16,7 @@ from gateway.policy import digest
 from gateway.stores import records
 from gateway.stores.database import DatabaseHeld, open_database
 from gateway.stores.rows import row_to_json
+from gateway.stores.traces import trace_lines
 from toolkit.core.chain import check_chain
 from toolkit.core.errors import CaplineError
 from toolkit.synth import cap_timeline
@@ -133,7 +133,7 @@ def test_the_figures_of_an_explanation_follow_from_the_receipts_before_it(
 ) -> None:
     busy = sample.filter(pl.col("refusal_code") == "budget_busy").row(40, named=True)
     (stored,) = loaded.rows("select trace from receipts where receipt_id = ?", busy["receipt_id"])
-    look = next(line for line in json.loads(stored["trace"]) if line["scope"] == "customer")
+    look = next(line for line in trace_lines(stored["trace"]) if line["scope"] == "customer")
     same_day = sample.filter(
         pl.col("customer") == busy["customer"],
         pl.col("admitted_at").dt.date() == busy["admitted_at"].date(),
