@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 
 from gateway.upstream import RawHeaders
 from toolkit.core.decisions import Admitted, CapLook
@@ -23,7 +24,8 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_REPLACED_OUT = frozenset(
+# Beside the hop-by-hop ones, those that the gateway sets itself, towards the provider and towards the client.
+_NOT_SENT = _HOP_BY_HOP | frozenset(
     {
         b"host",
         b"content-length",
@@ -34,7 +36,7 @@ _REPLACED_OUT = frozenset(
         b"x-goog-api-key",
     }
 )
-_REPLACED_BACK = frozenset({b"content-length", b"content-encoding", b"date", b"server"})
+_NOT_ANSWERED = _HOP_BY_HOP | frozenset({b"content-length", b"content-encoding", b"date", b"server"})
 
 
 class Names:
@@ -50,28 +52,19 @@ class Names:
 
     def to_provider(self, headers: RawHeaders) -> Iterator[tuple[str, str]]:
         """A client's headers without ours, hop-by-hop ones and those that the hop sets itself."""
-        named = _connection_names(headers)
+        dropped = _dropped(_NOT_SENT, headers)
         for name, value in headers:
-            if (
-                name in _HOP_BY_HOP
-                or name in _REPLACED_OUT
-                or name in named
-                or name.startswith(self._raw_prefix)
-            ):
-                continue
-            yield name.decode("latin-1"), value.decode("latin-1")
+            if name not in dropped and not name.startswith(self._raw_prefix):
+                yield name.decode("latin-1"), value.decode("latin-1")
         yield "accept-encoding", "identity"
 
     def to_client(self, headers: RawHeaders) -> list[tuple[bytes, bytes]]:
         """A provider's headers without hop-by-hop ones, those that are set anew, and any that pose as ours."""
-        named = _connection_names(headers)
+        dropped = _dropped(_NOT_ANSWERED, headers)
         return [
             (name, value)
             for name, value in headers
-            if name not in _HOP_BY_HOP
-            and name not in _REPLACED_BACK
-            and name not in named
-            and not name.startswith(self._raw_prefix)
+            if name not in dropped and not name.startswith(self._raw_prefix)
         ]
 
     def on_served(self, decision: Admitted, at: datetime) -> dict[str, str]:
@@ -104,6 +97,7 @@ class Names:
         return {} if cost_nano_usd is None else {self.cost_usd: usd_text(cost_nano_usd)}
 
 
+@lru_cache(maxsize=1024)
 def reset_text(end: datetime) -> str:
     """A period's end as RFC 3339; periods end on whole seconds."""
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -114,7 +108,9 @@ def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
-def _connection_names(headers: RawHeaders) -> frozenset[bytes]:
-    """Headers that a Connection header declares to be hop-by-hop."""
-    listed = [value for name, value in headers if name == b"connection"]
-    return frozenset(part.strip().lower() for value in listed for part in value.split(b","))
+def _dropped(always: frozenset[bytes], headers: RawHeaders) -> frozenset[bytes]:
+    """`always`, and the headers that a Connection header declares to be hop-by-hop."""
+    for name, value in headers:
+        if name == b"connection":
+            always = always.union([part.strip().lower() for part in value.split(b",")])
+    return always

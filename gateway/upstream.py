@@ -63,7 +63,7 @@ class AiohttpAnswer:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
         try:
-            async for chunk in self._response.content.iter_any():
+            while chunk := await self._response.content.readany():
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise BrokenOff(type(error).__name__) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,7 @@ _SPEND_LIMITS = (
     b"contract_spend_limit_reached",
     b"linked_organization_spend_limit_reached",
 )
-_MEDIA = (b'"source"', b'"file"')
+_MEDIA = re.compile(rb'"(?:source|file)"')
 
 
 class _Tool(msgspec.Struct):
@@ -202,7 +203,7 @@ def _price_tier(usage: Mapping[str, Any]) -> str:
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
     """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
     raw = bytes(messages)
-    if not any(mark in raw for mark in _MEDIA):
+    if _MEDIA.search(raw) is None:
         return 0, 0, False
     inline_bytes = media_tokens = 0
     reaches_out = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,13 +31,14 @@ IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
 
 _TIERS = {None: STANDARD, "default": STANDARD, "auto": STANDARD, "flex": "flex", "priority": "priority"}
+_PROMPT_METERS = frozenset(PROMPT_METERS)
 _SPEND_LIMITS = (
     b"organization_spend_limit_exceeded",
     b"project_spend_limit_exceeded",
     b"credit_balance_exhausted",
     b"insufficient_quota",
 )
-_MEDIA = (b'"image_url"', b'"input_audio"', b'"file"')
+_MEDIA = re.compile(rb'"(?:image_url|input_audio|file)"')
 
 
 class _StreamOptions(msgspec.Struct):
@@ -87,7 +89,7 @@ def parse(body: bytes) -> Call:
             reaches_out=reaches_out or request.web_search_options is not None,
             output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
             choices=choices,
-            prompt_meters=frozenset(PROMPT_METERS),
+            prompt_meters=_PROMPT_METERS,
             tier=_TIERS.get(request.service_tier, STANDARD),
         ),
     )
@@ -185,7 +187,7 @@ def _served(answer: _Answer) -> Served:
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
     """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
     raw = bytes(messages)
-    if not any(mark in raw for mark in _MEDIA):
+    if _MEDIA.search(raw) is None:
         return 0, 0, False
     inline_bytes = media_tokens = 0
     reaches_out = False

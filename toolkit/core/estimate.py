@@ -139,8 +139,8 @@ def _rows_it_can_incur(
     tiers = (STANDARD, bounds.tier)
     others = [
         row
-        for row in prices.find(provider, model)
-        if row is not base and row.tier in tiers and prompt > row.above and row.in_force(at)
+        for row in prices.in_force(provider, model, at)
+        if row is not base and row.tier in tiers and prompt > row.above
     ]
     return [base, *others]
 

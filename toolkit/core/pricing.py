@@ -98,6 +98,8 @@ class PriceList:
     def __init__(self, list_id: str, dated: date, rows: Iterable[PriceRow]) -> None:
         self.id = list_id
         self.date = dated
+        # A list prices calls that are admitted from 00:00 UTC of its date on, until a newer one starts.
+        self.starts = datetime(dated.year, dated.month, dated.day, tzinfo=UTC)
         self.rows = tuple(rows)
         self._by_name: dict[tuple[str, str], tuple[PriceRow, ...]] = {}
         for row in self.rows:
@@ -107,11 +109,7 @@ class PriceList:
         edges = {edge for row in self.rows for edge in (row.effective_from, row.effective_to)}
         self._steps = sorted(edge for edge in edges if edge is not None)
         self._floors: dict[int, int | None] = {}
-
-    @property
-    def starts(self) -> datetime:
-        """00:00 UTC of the list's date: it prices calls admitted from then on, until a newer one starts."""
-        return datetime(self.date.year, self.date.month, self.date.day, tzinfo=UTC)
+        self._in_force: dict[tuple[str, str, int], tuple[PriceRow, ...]] = {}
 
     def find(self, provider: str, model: str) -> tuple[PriceRow, ...]:
         """Every row of an exact id or listed alias, of any tier and interval; none when it is not listed.
@@ -124,6 +122,16 @@ class PriceList:
         if not rows and name.startswith(_FINE_TUNE):
             base = name.removeprefix(_FINE_TUNE).partition(":")[0]
             return self._by_name.get((provider, _FINE_TUNE + base), ())
+        return rows
+
+    def in_force(self, provider: str, model: str, at: datetime) -> tuple[PriceRow, ...]:
+        """Those of `find` whose interval holds `at`; kept, since between two edges of the list they are the same."""
+        key = (provider, model, bisect_right(self._steps, at))
+        rows = self._in_force.get(key)
+        if rows is None:
+            rows = tuple([row for row in self.find(provider, model) if row.in_force(at)])
+            if (provider, model) in self._by_name:  # what a client makes up is not worth remembering
+                self._in_force[key] = rows
         return rows
 
     def names(self, provider: str) -> list[str]:
@@ -172,18 +180,19 @@ def row_for(
     prices: PriceList, provider: str, model: str, at: datetime, *, tier: str = STANDARD, prompt: int = 0
 ) -> PriceRow | Unpriced:
     """The one row that prices a call, or why there is none."""
-    rows = prices.find(provider, model)
-    if not rows:
-        fine_tune = model.lower().startswith(_FINE_TUNE)
-        reason = "fine_tune_base_not_listed" if fine_tune else "model_unknown"
-        return Unpriced(reason=reason, price_list=prices.id)
-    in_force = [row for row in rows if row.in_force(at)]
+    in_force = prices.in_force(provider, model, at)
     if not in_force:
-        return Unpriced(reason="no_rate_at_that_time", price_list=prices.id)
+        return Unpriced(reason=_why_not_listed(prices, provider, model), price_list=prices.id)
     reached = [row for row in in_force if row.tier == tier and prompt > row.above]
     if not reached:
         return Unpriced(reason="no_list_price_for_service_tier", price_list=prices.id)
     return reached[0] if len(reached) == 1 else max(reached, key=lambda row: row.above)
+
+
+def _why_not_listed(prices: PriceList, provider: str, model: str) -> str:
+    if prices.find(provider, model):
+        return "no_rate_at_that_time"
+    return "fine_tune_base_not_listed" if model.lower().startswith(_FINE_TUNE) else "model_unknown"
 
 
 def list_at(lists: Iterable[PriceList], at: datetime) -> PriceList | None:
