@@ -7,12 +7,13 @@ A judged row is two events, its admission and its settlement. A ledger's own rec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import polars as pl
 
 from toolkit.core.errors import LoadError, MoneyError
+from toolkit.core.windows import parse_instant
 from toolkit.frames import TOKEN_COLUMNS, Receipts, conform
 
 CAP_REFUSALS = ("budget_exceeded", "budget_busy")
@@ -184,7 +185,7 @@ def _complete_through(receipts: Receipts) -> datetime | None:
     ]
     if not ends or not all(isinstance(end, str) for end in ends):
         return None
-    return max(datetime.fromisoformat(str(end)) for end in ends).replace(tzinfo=UTC)
+    return max(parse_instant(str(end)) for end in ends)
 
 
 def _instant(found: object) -> datetime | None:
