@@ -34,6 +34,10 @@ MOST_TURNS = 10
 """How often a server tool may make the model read its prompt again before `pause_turn`."""
 DEFAULT_SEARCHES = 10
 
+_ANY_METER = frozenset(PROMPT_METERS)
+_SHORT_WRITES = _ANY_METER - {"cache_write_1h"}
+_NO_WRITES = _SHORT_WRITES - {"cache_write_5m"}
+
 _TIERS = {None: STANDARD, "standard": STANDARD, "batch": "batch"}
 _SPEND_LIMITS = (
     b"enforced_spend_limit_reached",
@@ -98,10 +102,22 @@ def parse(body: bytes) -> Call:
             reaches_out=reaches_out or fetches,
             turns=MOST_TURNS if fetches else 1,
             output_limit=output_limit(request.max_tokens),
-            prompt_meters=frozenset(PROMPT_METERS),
+            prompt_meters=_prompt_meters(body),
             fees=(("web_search", searches),) if searches else (),
         ),
     )
+
+
+def _prompt_meters(body: bytes) -> frozenset[str]:
+    """The classes of prompt tokens a request can incur: it writes to a cache only where it says so.
+
+    An escape may spell any of the words looked for, so a body that has one may incur everything.
+    """
+    if b"\\u" in body:
+        return _ANY_METER
+    if b'"cache_control"' not in body:
+        return _NO_WRITES
+    return _ANY_METER if b'"1h"' in body else _SHORT_WRITES
 
 
 def prepare(body: bytes, call: Call, model: str) -> bytes:

@@ -75,3 +75,25 @@ def test_server_tools_read_the_prompt_again_and_cost_a_fee() -> None:
 def test_an_asked_tier_is_bounded_by_its_own_rates() -> None:
     assert chat(service_tier="priority").bounds.tier == "priority"
     assert chat(service_tier="auto").bounds.tier == "standard"
+
+
+@pytest.mark.parametrize(
+    ("fields", "writes"),
+    [
+        ({}, set()),
+        ({"cache_control": {"type": "ephemeral"}}, {"cache_write_5m"}),
+        ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, {"cache_write_5m", "cache_write_1h"}),
+        (
+            {"metadata": {"user_id": "\u00e9"}},
+            {"cache_write_5m", "cache_write_1h"},
+        ),  # an escape may spell any word
+    ],
+)
+def test_a_messages_request_incurs_cache_writes_only_where_it_asks_for_them(
+    fields: dict[str, Any], writes: set[str]
+) -> None:
+    assert messages(**fields).bounds.prompt_meters & {"cache_write_5m", "cache_write_1h"} == writes
+
+
+def test_a_chat_request_may_be_written_to_the_cache_unasked() -> None:
+    assert "cache_write_5m" in chat().bounds.prompt_meters

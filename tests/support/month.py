@@ -132,8 +132,13 @@ class MonthDriver:
 
 
 def request_body(row: dict[str, Any]) -> bytes:
-    """A request of exactly the recorded size that asks for the recorded model and output limit."""
+    """A request of exactly the recorded size that asks for the recorded model and output limit.
+
+    The month's Anthropic calls were all held as ones that mark their prompt for an hour's cache.
+    """
     body: dict[str, Any] = {"model": row["model_requested"], "messages": [{"role": "user", "content": ""}]}
+    if row["dialect"] == "anthropic":
+        body["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
     if row["output_limit"] is not None:
         body["max_tokens"] = row["output_limit"]
     if row["stream"]:
