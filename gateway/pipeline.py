@@ -17,7 +17,7 @@ from gateway.ledger import Ledger
 from gateway.policy import Policy, Principal
 from gateway.refusals import INVALID_CUSTOMER_TAG, Refusal
 from gateway.settings import Provider, Settings
-from toolkit.core.admission import claims_for, verdict
+from toolkit.core.admission import claims_for, refusing_unpriced, verdict
 from toolkit.core.caps import CapBook
 from toolkit.core.decisions import Admitted, CallFacts, CapLook, Claim, Refused
 from toolkit.core.errors import InvalidTags
@@ -168,16 +168,10 @@ class Pipeline:
         """An armed dollar cap that refuses what it cannot count."""
         if candidate.estimate.unpriced is None:
             return None
-        strict = [
-            cap
-            for claim in claims
-            if claim.key.unit == "usd"
-            for cap, binds in claim.caps
-            if binds and cap.unpriced == "refuse"
-        ]
-        if not strict:
+        cap = refusing_unpriced(claims)
+        if cap is None:
             return None
-        draft.update(cap_id=strict[0].id, cap_scope=strict[0].scope, cap_window=strict[0].window)
+        draft.update(cap_id=cap.id, cap_scope=cap.scope, cap_window=cap.window)
         near = nearest_names(candidate.model, candidate.prices.names(candidate.provider.prices))
         listed = f" The nearest listed ids are {', '.join(near)}." if near else ""
         return Refusal(

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from toolkit.core.admission import claims_for
+from toolkit.core.admission import claims_for, refusing_unpriced
 from toolkit.core.caps import Cap, CapBook, validate_cap
-from toolkit.core.decisions import CallFacts, Claim
+from toolkit.core.decisions import CallFacts
 from toolkit.core.errors import InvalidCap
 from toolkit.core.scopes import Attribution
 from toolkit.core.windows import require_utc
@@ -90,18 +90,6 @@ class Draft:
             if cap is not None:
                 refused += [(number, cap.id) for number in same]
         return refused
-
-
-def refusing_unpriced(claims: Iterable[Claim]) -> Cap | None:
-    """The armed dollar cap that refuses a call without a price, before any counter is asked."""
-    strict = (
-        cap
-        for claim in claims
-        if claim.key.unit == "usd"
-        for cap, binds in claim.caps
-        if binds and cap.unpriced == "refuse"
-    )
-    return next(strict, None)
 
 
 def facts_of(row: Mapping[str, Any]) -> CallFacts:

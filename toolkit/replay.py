@@ -14,10 +14,10 @@ from typing import Literal
 import polars as pl
 
 from toolkit.contested import CALL_FIELDS, Call, Contest, Plan, Refusal, Seed, refusal_of, refusals_frame
-from toolkit.core.admission import claims_for
+from toolkit.core.admission import claims_for, refusing_unpriced
 from toolkit.core.caps import Unit
 from toolkit.core.counters import Counters
-from toolkit.draft import Draft, Timeline, facts_of, refusing_unpriced
+from toolkit.draft import Draft, Timeline, facts_of
 from toolkit.frames import Receipts
 from toolkit.history import History
 from toolkit.lanes import SPENT, Lane, Limits, Shape, shape_of

@@ -2,7 +2,8 @@
 
 Every figure is the kernel's. A call's bounds are `CallBounds(body_bytes=request_bytes,
 text_bytes=request_bytes, output_limit=output_limit, prompt_meters=PROMPT)`: no media, one choice, every class
-of prompt token (an Anthropic call of this month marks its prompt for an hour of caching). An output without a declared limit is bounded by the gateway's default, 4,096 tokens.
+of prompt token (an Anthropic call of this month marks its prompt for an hour of caching). An output without a
+declared limit is bounded by the gateway's default, 4,096 tokens.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ by `decisions.passes`, and what the balances were; both sides run these same two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from toolkit.core.caps import Admission, Cap, CapBook, replaced_defaults
@@ -41,6 +41,18 @@ def claims_for(book: CapBook, facts: CallFacts) -> tuple[Claim, ...]:
             else:
                 caps.append(backing)
     return tuple([_claim(key, caps, facts) for key, caps in behind.items()])
+
+
+def refusing_unpriced(claims: Iterable[Claim]) -> Cap | None:
+    """The armed dollar cap that refuses a call without a price, before any counter is asked; None when none does."""
+    strict = (
+        cap
+        for claim in claims
+        if claim.key.unit == "usd"
+        for cap, binds in claim.caps
+        if binds and cap.unpriced == "refuse"
+    )
+    return next(strict, None)
 
 
 def verdict(claims: Sequence[Claim], balances: Sequence[Balance], granted: bool) -> Admitted | Refused:  # noqa: FBT001
