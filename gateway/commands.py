@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -88,6 +89,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         ws="none",
         lifespan="off",
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         log_config=None,
         timeout_graceful_shutdown=settings.drain_s,
@@ -107,8 +109,18 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        _spare_the_collector()
         await server.serve(sockets=[listener])
         note_address(database.path, "")
+
+
+def _spare_the_collector() -> None:
+    """What has been imported and opened by now lives as long as the process: the collector need not walk it again.
+
+    It would, many times a second under load, and take a tenth of each call's time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _listener(host: str, port: int) -> socket.socket:
