@@ -12,14 +12,13 @@ from typing import Any
 
 from toolkit.core.errors import QueryError
 from toolkit.core.money import NanoUsd
-from toolkit.core.pricing import STANDARD, Priced, PriceList, Unpriced
+from toolkit.core.pricing import Priced, PriceList, Unpriced
 from toolkit.core.pricing import price as price_usage
+from toolkit.core.tiers import STANDARD, anthropic_tier, openai_tier
 from toolkit.core.usage import Usage, UsageProblem, anthropic_messages, openai_chat
 from toolkit.core.windows import parse_instant, require_utc
 from toolkit.datasets import load_prices
 
-_CHAT_TIERS = {None: STANDARD, "default": STANDARD, "auto": STANDARD, "standard": STANDARD}
-_MESSAGES_TIERS = {None: STANDARD, "standard": STANDARD}
 _TIER_FACTS = ("service_tier", "speed", "inference_geo")
 _LISTED_AS = {"x-ai": "xai"}
 """Providers whose own name differs from the one in the lists."""
@@ -83,18 +82,11 @@ def _word(said: Any) -> str | None:
 
 
 def _chat_tier(said: Mapping[str, str | None]) -> str:
-    tier = said["service_tier"]
-    return _CHAT_TIERS.get(tier, str(tier))
+    return openai_tier(said["service_tier"])
 
 
 def _messages_tier(said: Mapping[str, str | None]) -> str:
-    """A speed or geography that costs more is never priced as standard."""
-    if said["speed"] not in (None, "standard"):
-        return str(said["speed"])
-    if said["inference_geo"] not in (None, "global", "not_available"):
-        return str(said["inference_geo"])
-    tier = said["service_tier"]
-    return _MESSAGES_TIERS.get(tier, str(tier))
+    return anthropic_tier(said["service_tier"], speed=said["speed"], inference_geo=said["inference_geo"])
 
 
 _Meter = Callable[[Any], Usage | UsageProblem]

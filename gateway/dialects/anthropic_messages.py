@@ -21,7 +21,7 @@ from gateway.dialects.base import (
 )
 from gateway.refusals import Refusal
 from toolkit.core.estimate import CallBounds
-from toolkit.core.pricing import STANDARD
+from toolkit.core.tiers import anthropic_tier
 from toolkit.core.usage import PROMPT_METERS, UsageProblem, anthropic_messages
 
 ROUTE = "/v1/messages"
@@ -38,7 +38,6 @@ _ANY_METER = frozenset(PROMPT_METERS)
 _SHORT_WRITES = _ANY_METER - {"cache_write_1h"}
 _NO_WRITES = _SHORT_WRITES - {"cache_write_5m"}
 
-_TIERS = {None: STANDARD, "standard": STANDARD, "batch": "batch"}
 _SPEND_LIMITS = (
     b"enforced_spend_limit_reached",
     b"contract_spend_limit_reached",
@@ -196,24 +195,19 @@ def _served(message: _Message) -> Served:
     usage = message.usage
     if usage is None:
         return Served(model=message.model, upstream_id=message.id, usage=UsageProblem("usage_missing"))
-    tier = usage.get("service_tier")
+    tier, speed, geography = (_word(usage.get(name)) for name in ("service_tier", "speed", "inference_geo"))
     return Served(
         model=message.model,
         upstream_id=message.id,
-        service_tier=tier if isinstance(tier, str) else None,
-        tier=_price_tier(usage),
+        service_tier=tier,
+        tier=anthropic_tier(tier, speed=speed, inference_geo=geography),
         usage=anthropic_messages(usage),
     )
 
 
-def _price_tier(usage: Mapping[str, Any]) -> str:
-    """The list's word for what was served; a speed or geography that costs more is never priced as standard."""
-    if usage.get("speed") not in (None, "standard"):
-        return str(usage["speed"])
-    if usage.get("inference_geo") not in (None, "global", "not_available"):
-        return str(usage["inference_geo"])
-    tier = usage.get("service_tier")
-    return _TIERS.get(tier, str(tier)) if isinstance(tier, str | None) else str(tier)
+def _word(said: Any) -> str | None:
+    """What the provider says as text; something else is no known word, and so no listed tier."""
+    return said if isinstance(said, str | None) else str(said)
 
 
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:

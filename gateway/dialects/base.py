@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.refusals import Refusal
 from toolkit.core.estimate import CallBounds
-from toolkit.core.pricing import STANDARD
+from toolkit.core.tiers import STANDARD
 from toolkit.core.usage import Usage, UsageProblem
 
 LARGEST_OUTPUT_LIMIT = 10_000_000

@@ -22,7 +22,7 @@ from gateway.dialects.base import (
 )
 from gateway.refusals import Refusal
 from toolkit.core.estimate import CallBounds
-from toolkit.core.pricing import STANDARD
+from toolkit.core.tiers import openai_tier
 from toolkit.core.usage import PROMPT_METERS, UsageProblem, openai_chat
 
 ROUTE = "/v1/chat/completions"
@@ -30,7 +30,6 @@ ROUTE = "/v1/chat/completions"
 IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
 
-_TIERS = {None: STANDARD, "default": STANDARD, "auto": STANDARD, "flex": "flex", "priority": "priority"}
 _PROMPT_METERS = frozenset(PROMPT_METERS)
 _SPEND_LIMITS = (
     b"organization_spend_limit_exceeded",
@@ -90,7 +89,7 @@ def parse(body: bytes) -> Call:
             output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
             choices=choices,
             prompt_meters=_PROMPT_METERS,
-            tier=_TIERS.get(request.service_tier, STANDARD),
+            tier=openai_tier(request.service_tier),
         ),
     )
 
@@ -174,12 +173,11 @@ def is_spend_limit(status: int, body: bytes) -> bool:
 
 
 def _served(answer: _Answer) -> Served:
-    tier = _TIERS.get(answer.service_tier)
     return Served(
         model=answer.model,
         upstream_id=answer.id,
         service_tier=answer.service_tier,
-        tier=tier if tier is not None else str(answer.service_tier),
+        tier=openai_tier(answer.service_tier),
         usage=openai_chat(answer.usage) if answer.usage is not None else UsageProblem("usage_missing"),
     )
 

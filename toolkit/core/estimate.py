@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, PICO_PER_NANO, nano_down, nano_up
-from toolkit.core.pricing import STANDARD, PriceList, PriceRow, Unpriced, dearest_input_rate, row_for
+from toolkit.core.pricing import PriceList, PriceRow, Unpriced, dearest_input_rate, row_for
+from toolkit.core.tiers import STANDARD
 
 UndeclaredOutput = Literal["default", "model_max", "refuse"]
 

@@ -16,9 +16,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, NanoUsd, nano_half_even
+from toolkit.core.tiers import STANDARD
 from toolkit.core.usage import METERS, PROMPT_METERS, Usage
 
-STANDARD = "standard"
 _FINE_TUNE = "ft:"
 
 
