@@ -121,6 +121,7 @@ def _openai_chat(raw: Mapping[str, Any]) -> Usage | UsageProblem:
             return UsageProblem("usage_inconsistent")
         completion += reasoning or 0
     _check_part(reasoning, completion)
+    _check_part(spoken, completion or 0)  # without a count the total has proved that there was no output
     return Usage(
         input=_rest(prompt, cached, audio, written, long_written),
         cache_read=cached,

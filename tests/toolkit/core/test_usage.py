@@ -240,3 +240,8 @@ def test_meters_are_disjoint_and_reasoning_is_none_of_them() -> None:
 
 def test_units_may_be_fractions_of_a_second() -> None:
     assert Usage(units={"seconds": Decimal("1.5")}).units["seconds"] == Decimal("1.5")
+
+
+def test_spoken_tokens_without_a_count_of_output_are_a_part_larger_than_its_whole() -> None:
+    raw = {"prompt_tokens": 1, "total_tokens": 1, "completion_tokens_details": {"audio_tokens": 1}}
+    assert openai_chat(raw) == UsageProblem("usage_invalid")
