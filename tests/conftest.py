@@ -17,7 +17,8 @@ import pytest
 import redis as redis_client
 
 # A busy machine is slow now and then; that is no bug of the code under test.
-hypothesis.settings.register_profile("capline", deadline=None)
+# CI tries the same cases each time, so that a change is judged by what it changed; developers' runs go on searching.
+hypothesis.settings.register_profile("capline", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("capline")
 
 POSTGRES_URL = os.environ.get("CAPLINE_TEST_POSTGRES_URL", "postgresql://127.0.0.1:5432/test")

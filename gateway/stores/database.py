@@ -104,6 +104,6 @@ def _set_pragmas(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA busy_timeout=5000")
+    cursor.execute("PRAGMA busy_timeout=1000")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
