@@ -59,11 +59,7 @@ class Modelled:
     @property
     def who(self) -> pl.DataFrame:
         """Who would have been refused, the most dollars first; null dollars where no refused call's cost is known."""
-        found = self.what_if.by_customer.filter(pl.col("refused_requests") > 0)
-        known = pl.when(pl.col("refused_nano_usd") > 0)
-        return found.with_columns(
-            refused_nano_usd=known.then("refused_nano_usd"), refused_share=known.then("refused_share")
-        )
+        return self.what_if.by_customer.filter(pl.col("refused_requests") > 0)
 
     def first_refusal(self, customer: str | None) -> datetime | None:
         """When the draft would first have refused a customer."""

@@ -116,8 +116,8 @@ class WhatIf:
     def by_customer(self) -> pl.DataFrame:
         """One row per customer, the most dollars refused first; null is the calls that name no customer.
 
-        `customer, requests, refused_requests, refused_nano_usd, first_refused_at, refused_share` (of its recorded
-        cost), `admitted_nano_usd, over_now`.
+        `customer, requests, refused_requests, refused_nano_usd` (null where no refused request has a cost on
+        record), `first_refused_at, refused_share` (of its recorded cost), `admitted_nano_usd, over_now`.
         """
         over = self.over_now.filter(pl.col("scope") == "customer")["subject"].unique()
         return tables.by_customer(self.replay, self.judged).with_columns(
@@ -245,7 +245,10 @@ class WhatIf:
     def _most_refused(self) -> list[tuple[str, str, str]]:
         top = self.by_customer.filter(pl.col("refused_requests") > 0).head(5)
         columns = top.select("customer", "refused_requests", "refused_nano_usd").iter_rows()
-        return [(who or "(no customer)", f"{calls:,}", dollars(stopped)) for who, calls, stopped in columns]
+        return [
+            (who or "(no customer)", f"{calls:,}", "unknown" if stopped is None else dollars(stopped))
+            for who, calls, stopped in columns
+        ]
 
     def _swept(self, cap_id: int | None) -> Cap:
         found = [cap for cap in self.caps if cap.limit_nano_usd is not None and cap_id in (None, cap.id)]

@@ -55,20 +55,22 @@ def by_customer(replay: Replay, judged: Judged) -> pl.DataFrame:
         .group_by("customer")
         .agg(
             pl.len().cast(pl.Int64).alias("refused_requests"),
-            pl.col("cost").sum().alias("refused_nano_usd"),
+            pl.col("cost").sum().alias("stopped"),
+            pl.col("cost").count().alias("with_cost"),
             pl.col("admitted_at").min().alias("first_refused_at"),
         )
     )
     joined = replay.totals("customer").join(refused, on="customer", how="left", nulls_equal=True)
     cost = pl.col("judged_nano_usd") + pl.col("not_judged_nano_usd")
-    stopped = pl.col("refused_nano_usd").fill_null(0)
+    stopped = pl.col("stopped").fill_null(0)
+    told = pl.when(pl.col("with_cost").is_null() | (pl.col("with_cost") > 0))
     return joined.select(
         "customer",
         "requests",
         pl.col("refused_requests").fill_null(0),
-        stopped,
+        told.then(stopped).alias("refused_nano_usd"),
         "first_refused_at",
-        refused_share=pl.when(cost > 0).then(stopped / cost),
+        refused_share=told.then(pl.when(cost > 0).then(stopped / cost)),
         admitted_nano_usd=pl.col("judged_nano_usd") - stopped,
     ).sort(
         "refused_nano_usd", "refused_requests", "customer", descending=[True, True, False], nulls_last=True

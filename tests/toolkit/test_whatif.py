@@ -300,6 +300,13 @@ def test_the_sentence_tells_calls_without_a_price() -> None:
     )
 
 
+def test_dollars_stopped_are_unknown_where_no_refused_call_has_a_cost() -> None:
+    unpriced = {"hold_nano_usd": None, "cost_nano_usd": None, "counted_nano_usd": 0}
+    rows = [call(1, 1, 2, **unpriced), call(2, 3, 4, **unpriced)]
+    table = what_if(frame(rows), [cap(10 * DOLLAR)]).by_customer
+    assert table.select("refused_requests", "refused_nano_usd", "refused_share").rows() == [(2, None, None)]
+
+
 def test_shown_as_text_and_as_html_without_markup_from_names() -> None:
     rows = one_by_one(4 * DOLLAR, 4 * DOLLAR, customer="<script>alert(1)</script>")
     found = what_if(frame(rows), [cap(5 * DOLLAR, match=Match(model="<b>"))]).with_caps([cap(5 * DOLLAR)])
