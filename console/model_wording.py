@@ -15,6 +15,7 @@ from console.gateway_views import CapView
 from console.modelling import Modelled
 from console.state import CapDraft
 from console.wording import customer_name
+from toolkit.captext import without_price
 from toolkit.core.caps import EACH
 
 MODELLING_BADGE = "Modelling only. This blocks nothing"
@@ -64,12 +65,16 @@ def model_sentence_md(modelled: Modelled) -> str:
         f"**{md_dollars(amount(modelled.draft))} {per(modelled.draft.window)}**",
         modelled.what_if.summary,
     )
+    stopped = found.refused - found.unpriced
     if not found.refused:
         return f"{rule} would have refused nobody in this history."
-    return (
-        f"{rule} would have stopped **{md_dollars(total_usd(found.refused_nano_usd))}** and refused "
-        f"**{plural(found.refused, 'call')}** of **{plural(found.customers_refused, 'customer')}**."
-    )
+    said = f"{rule} would have stopped nothing"
+    if stopped:
+        said = (
+            f"{rule} would have stopped **{md_dollars(total_usd(found.refused_nano_usd))}** and refused "
+            f"**{plural(stopped, 'call')}** of **{plural(found.customers_stopped, 'customer')}**"
+        )
+    return f"{said}; {without_price(found.unpriced, more=stopped > 0)}." if found.unpriced else f"{said}."
 
 
 def model_notes_md(modelled: Modelled) -> str:
@@ -80,6 +85,8 @@ def model_notes_md(modelled: Modelled) -> str:
             f"{plural(found.unpriced, 'of these calls', 'of these calls')} went to a model without a price: this "
             "cap refuses them whatever was spent. Their cost is not known, so no dollars are counted for them."
         )
+        if alone := found.customers_refused - found.customers_stopped:
+            notes.append(f"{plural(alone, 'customer is', 'customers are')} refused for that reason alone.")
     if found.false_stops:
         notes.append(
             f"{plural(found.false_stops, 'of these calls', 'of these calls')} did not fit by worst case, though "
@@ -133,8 +140,8 @@ def arm_phrase(over: int) -> str:
 
 
 def phrase_label_md(phrase: str) -> str:
-    """Over the field for the phrase."""
-    return f"Type **{phrase}** to confirm. The number is how many are over right now"
+    """Over the field for the phrase. Without emphasis: a screen reader would read the signs out."""
+    return f"Type {phrase} to confirm. The number is how many are over right now"
 
 
 def arm_rule_md(draft: CapDraft) -> str:

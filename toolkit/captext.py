@@ -103,6 +103,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def without_price(calls: int, *, more: bool) -> str:
+    """The calls that a cap refuses for want of a price, apart from those that its limit stops.
+
+    >>> without_price(1_225, more=True), without_price(1, more=False)
+    ('1,225 more calls would be refused because their model has no price', \
+'1 call would be refused because its model has no price')
+    """
+    noun = counted(calls, "more call" if more else "call")
+    return f"{noun} would be refused because {'its' if calls == 1 else 'their'} model has no price"
+
+
 def _whom(cap: Cap) -> str:
     return f"each {cap.scope}" if cap.subject == EACH else f"{cap.scope} {cap.subject}"
 

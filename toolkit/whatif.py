@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from toolkit import whatif_tables as tables
-from toolkit.captext import cap_words, counted, dollars
+from toolkit.captext import cap_words, counted, dollars, without_price
 from toolkit.core.caps import Cap
 from toolkit.core.errors import QueryError
 from toolkit.core.money import parse_usd
@@ -52,6 +52,7 @@ class Summary:
     """A draft over one history, in counts and nano-USD. `refused` = budget_exceeded + busy + unpriced.
 
     `refused_nano_usd` is the recorded cost of refused requests; `refused_without_cost` of them have none on record.
+    `customers_stopped` are those whom a limit refused, `customers_refused` also those refused for want of a price.
     `cost_unknown`: a cap refused them in history, the draft would not. `overshoot_nano_usd`: what counters ended
     above their limit. `false_stops`: refused on a hold though the recorded cost would have fit.
     """
@@ -68,6 +69,7 @@ class Summary:
     cost_unknown: int
     customers: int
     customers_refused: int
+    customers_stopped: int
     customers_over_now: int
     admitted_nano_usd: int
     total_nano_usd: int
@@ -88,6 +90,7 @@ class WhatIf:
         """Counts and sums over the whole history."""
         rows, refused = self.replay.history.rows, tables.refused_rows(self.replay, self.judged)
         by_code = dict(self.judged.refused["code"].value_counts().iter_rows())
+        by_limit = self.judged.refused["code"] != "model_unpriced"
         judged = int(rows["judged"].sum())
         unknown = int(rows["refused_before"].sum()) - int(refused["refused_before"].sum())
         total, stopped = exact_sum(rows["cost"]), exact_sum(refused["cost"])
@@ -105,6 +108,7 @@ class WhatIf:
             cost_unknown=unknown,
             customers=self.replay.totals("customer")["customer"].drop_nulls().len(),
             customers_refused=refused["customer"].drop_nulls().n_unique(),
+            customers_stopped=refused["customer"].filter(by_limit).drop_nulls().n_unique(),
             customers_over_now=over.n_unique(),
             admitted_nano_usd=exact_sum(rows["cost"].filter(rows["judged"])) - stopped,
             total_nano_usd=total,
@@ -201,7 +205,8 @@ class WhatIf:
     def sentence(self) -> str:
         """The finding, to read aloud.
 
-        `$10.00 per day would have stopped $114.99 and refused 4 customers.`
+        `$10.00 per day would have stopped $114.99 and refused 4 customers.` What is refused for want of a price is told
+        apart: no limit would let it through.
         """
         found = self.summary
         who = cap_words(self.caps[0]) if len(self.caps) == 1 else f"These {counted(len(self.caps), 'cap')}"
@@ -209,12 +214,15 @@ class WhatIf:
             return "No cap is armed, so nothing would have been refused."
         if not found.refused:
             return f"{who} would have stopped nothing."
-        refused = counted(found.customers_refused, "customer") if found.customers_refused else None
-        refused = refused or counted(found.refused, "request")
-        said = f"{who} would have stopped {dollars(found.refused_nano_usd)} and refused {refused}."
+        stopped = found.refused - found.unpriced
+        said = f"{who} would have stopped nothing"
+        if stopped:
+            refused = counted(found.customers_stopped, "customer") if found.customers_stopped else None
+            refused = refused or counted(stopped, "request")
+            said = f"{who} would have stopped {dollars(found.refused_nano_usd)} and refused {refused}"
         if found.unpriced:
-            said += f" {counted(found.unpriced, 'refused call')} went to a model without a price."
-        return said
+            said += f"; {without_price(found.unpriced, more=stopped > 0)}"
+        return f"{said}."
 
     def __repr__(self) -> str:
         lines = [self.sentence(), "  ".join(f"{label}: {value}" for label, value in self._four_numbers())]

@@ -203,7 +203,10 @@ def _findings(summary: Summary) -> Iterator[tuple[str, object]]:
         "spend above the cap",
         f"{total_usd(summary.refused_nano_usd)} of {total_usd(summary.total_nano_usd)}",
     )
-    yield "customers refused", f"{summary.customers_refused:,} of {summary.customers:,}"
+    yield (
+        "customers refused",
+        f"{summary.customers_refused:,} of {summary.customers:,}, of these {summary.customers_stopped:,} by the limit",
+    )
     yield "customers over now", summary.customers_over_now
     if summary.cost_unknown:
         yield "cost unknown", f"{summary.cost_unknown:,}: refused in history, admitted by this draft"

@@ -292,12 +292,18 @@ def test_the_sentence_counts_requests_where_no_customer_is_named() -> None:
 
 
 def test_the_sentence_tells_calls_without_a_price() -> None:
-    rows = one_by_one(None)  # type: ignore[arg-type]
-    assert (
-        what_if(frame(rows), [cap(DOLLAR)])
-        .sentence()
-        .endswith("1 refused call went to a model without a price.")
-    )
+    unpriced = one_by_one(None)  # type: ignore[arg-type]
+    alone = "would have stopped nothing; 1 call would be refused because its model has no price."
+    assert what_if(frame(unpriced), [cap(DOLLAR)]).sentence().endswith(alone)
+
+
+def test_whom_a_limit_stops_is_told_apart_from_whom_a_missing_price_does() -> None:
+    unpriced = {"customer": "b", "hold_nano_usd": None, "cost_nano_usd": None, "counted_nano_usd": 0}
+    rows = [*one_by_one(DOLLAR, DOLLAR), call(101, 101, 102, **unpriced), call(102, 103, 104, **unpriced)]
+    found = what_if(frame(rows), [cap(DOLLAR)])
+    assert (found.summary.customers_refused, found.summary.customers_stopped) == (2, 1)
+    told = "refused 1 customer; 2 more calls would be refused because their model has no price."
+    assert found.sentence().endswith(told)
 
 
 def test_dollars_stopped_are_unknown_where_no_refused_call_has_a_cost() -> None:
