@@ -43,8 +43,8 @@ def overview_cards(totals: Totals) -> list[Card]:
             label=wording.SPEND_CARD,
             value=formatting.total_usd(totals.spend_nano_usd),
             badge=change,
-            note=wording.change_md(totals.before_nano_usd, before, is_part=totals.before_is_part),
-            help=wording.CHANGE_HELP,
+            note=wording.change_md(totals.before_nano_usd, before),
+            help=wording.change_help_md(totals.before_nano_usd, before, is_part=totals.before_is_part),
         ),
         Card(
             label=wording.REQUESTS_CARD,
@@ -102,7 +102,7 @@ def model_cards(version: str, modelled: Modelled) -> list[Card]:
             note=model_wording.over_period_md(modelled),
             alarming=modelled.over_count > 0,
             help=model_wording.OVER_HELP,
-            trend=data.standings(version, modelled.draft, NEAREST),
+            trend=data.standings(version, modelled.draft, NEAREST) if modelled.over else None,
         ),
     ]
 

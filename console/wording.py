@@ -70,11 +70,17 @@ PANEL_FAILED = "This panel could not be drawn. The rest of the page, and Disarm,
 PERIOD_LABEL = "Period"
 
 
-def change_md(before: int | None, period: str, *, is_part: bool) -> str:
-    """What a card's total is compared with."""
+def change_md(before: int | None, period: str) -> str:
+    """What a card's total is compared with, in the few letters that a card has room for."""
+    return "no earlier period" if before is None else f"vs {period.partition(',')[0]}"
+
+
+def change_help_md(before: int | None, period: str, *, is_part: bool) -> str:
+    """The comparison in full, where the card's question mark is asked."""
     if before is None:
-        return "no earlier period"
-    return f"{'than the same part of' if is_part else 'than'} {period} ({total_usd(before)})"
+        return CHANGE_HELP
+    part = "the same part of " if is_part else ""
+    return f"Against {part}{period}: {md_dollars(total_usd(before))}. {CHANGE_HELP}"
 
 
 TOP_CUSTOMERS = "Top customers"
@@ -86,8 +92,8 @@ REFUSED_CARD, UNPRICED_CARD, SPEND_CARD, REQUESTS_CARD = (
 )
 CUSTOMERS_NOTE, OF_REQUESTS_NOTE = "customers", "of requests"
 CHANGE_HELP = (
-    "Against the period before. While a period runs, only the same part of the one before is counted, so that half "
-    "a month is never held against a whole one."
+    "While a period runs, only the same part of the one before is counted, so that half a month is never held "
+    "against a whole one."
 )
 UNPRICED_HELP = (
     "Served or abandoned calls whose cost is not known. They are not in any total; they are not free."

@@ -11,10 +11,13 @@ from console import data, wording
 from console.components import notices
 from console.history import HistoryState
 
+FEWEST_BARS = 3
+"""Fewer bars than these stand apart like the edges of a frame, and show no course of anything."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One figure. `note` stands under it in full; `badge` is a short word before the note."""
+    """One figure. `note` stands under it on one line, so it is short; `badge` is a short word before the note."""
 
     label: str
     value: str
@@ -39,7 +42,7 @@ def row(cards: Sequence[Card], *, key: str) -> None:
                 help=card.help,
                 border=True,
                 height="stretch",
-                chart_data=list(card.trend) if card.trend else None,
+                chart_data=list(card.trend) if card.trend and len(card.trend) >= FEWEST_BARS else None,
                 chart_type="bar",
             )
 
