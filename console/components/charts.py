@@ -17,15 +17,13 @@ def spend_by_day(version: str, window: Window, period: str, *, key: str, custome
     """What each UTC day of a period cost, of everybody or of one customer."""
     days = data.days(version, window, period, customer)
     figure = tk.figures.spend_by_day(days)
-    if days.height <= FEW_DAYS:
-        # A time axis through a day or two is marked in fractions of seconds.
-        figure.update_layout(xaxis={"type": "category", "categoryorder": "category ascending"}, bargap=0.6)
-    _show(figure, key=key, alt=wording.BY_DAY_TITLE)
+    _show(_of_days(figure, days.height), key=key, alt=wording.BY_DAY_TITLE)
 
 
 def what_if_by_day(modelled: Modelled, *, key: str) -> None:
     """Each UTC day's spend, split into what a draft admits and what it refuses."""
-    _show(tk.figures.what_if_by_day(modelled.what_if), key=key, alt=model_wording.DAILY_TITLE)
+    figure = tk.figures.what_if_by_day(modelled.what_if)
+    _show(_of_days(figure, modelled.what_if.by_day.height), key=key, alt=model_wording.DAILY_TITLE)
 
 
 def customer_curve(modelled: Modelled, customer: str, *, key: str) -> None:
@@ -36,6 +34,13 @@ def customer_curve(modelled: Modelled, customer: str, *, key: str) -> None:
         return
     explained, period = found
     _show(tk.figures.customer_curve(explained, period=period), key=key, alt=model_wording.CURVE_TITLE)
+
+
+def _of_days(figure: tk.figures.Figure, days: int) -> tk.figures.Figure:
+    """A time axis through a day or two is marked in fractions of seconds; a few days stand under their names."""
+    if days <= FEW_DAYS:
+        figure.update_layout(xaxis={"type": "category", "categoryorder": "category ascending"}, bargap=0.6)
+    return figure
 
 
 def _show(figure: tk.figures.Figure, *, key: str, alt: str) -> None:
