@@ -30,7 +30,7 @@ DOLLARS_STOPPED, CALLS_REFUSED, CUSTOMERS_REFUSED, OVER_NOW = (
     "Customers refused",
     "Over the cap now",
 )
-REFUSED_ON_ARMING, NOBODY_NOW = "refused on arming", "nobody"
+REFUSED_NEXT, NOBODY_NOW = "refused next", "nobody"
 SUBJECT_TITLES: dict[str, str] = {
     "customer": "Customer",
     "key": "Key",
@@ -60,37 +60,38 @@ LIMIT_HELP = "Dollars with up to six decimals. More decimals are refused, never 
 
 
 def model_sentence_md(modelled: Modelled) -> str:
-    """The one sentence that reads aloud."""
+    """The one sentence that reads aloud: what the limit stops. Beside it stands only what it is short enough for."""
     rule, found = (
         f"**{md_dollars(amount(modelled.draft))} {per(modelled.draft.window)}**",
         modelled.what_if.summary,
     )
-    stopped = found.refused - found.unpriced
     if not found.refused:
         return f"{rule} would have refused nobody in this history."
-    said = f"{rule} would have stopped nothing"
-    if stopped:
-        said = (
-            f"{rule} would have stopped **{md_dollars(total_usd(found.refused_nano_usd))}** and refused "
-            f"**{plural(stopped, 'call')}** of **{plural(found.customers_stopped, 'customer')}**"
-        )
-    return f"{said}; {without_price(found.unpriced, more=stopped > 0)}." if found.unpriced else f"{said}."
+    stopped = found.refused - found.unpriced
+    if not stopped:
+        return f"{rule} would have stopped nothing; {without_price(found.unpriced, more=False)}."
+    return (
+        f"{rule} would have stopped **{md_dollars(total_usd(found.refused_nano_usd))}** and refused "
+        f"**{plural(stopped, 'call')}** of **{plural(found.customers_stopped, 'customer')}**."
+    )
 
 
 def model_notes_md(modelled: Modelled) -> str:
-    """What the four cards do not say, where there is something to say."""
+    """What the sentence and the four cards do not say, where there is something to say."""
     found, notes = modelled.what_if.summary, []
     if found.unpriced:
+        more = found.refused > found.unpriced
         notes.append(
-            f"{plural(found.unpriced, 'of these calls', 'of these calls')} went to a model without a price: this "
-            "cap refuses them whatever was spent. Their cost is not known, so no dollars are counted for them."
+            f"{without_price(found.unpriced, more=more)}, whatever was spent. What they cost is not known, so no "
+            "dollars are counted for them."
         )
         if alone := found.customers_refused - found.customers_stopped:
             notes.append(f"{plural(alone, 'customer is', 'customers are')} refused for that reason alone.")
     if found.false_stops:
         notes.append(
-            f"{plural(found.false_stops, 'of these calls', 'of these calls')} did not fit by worst case, though "
-            "what they cost in the end would have: a lower output limit, or admission by Floor, may let them through."
+            f"{plural(found.false_stops, 'of the refused calls', 'of the refused calls')} did not fit by worst case, "
+            "though what they cost in the end would have: a lower output limit, or admission by Floor, may let them "
+            "through."
         )
     if found.cost_unknown:
         notes.append(
@@ -111,8 +112,8 @@ def of_count_md(number: int) -> str:
 
 
 def over_period_md(modelled: Modelled) -> str:
-    """What the count of those over now refers to."""
-    return f"in {period(modelled.over_period)}"
+    """What the count of those over now refers to, in the few letters that a card has room for."""
+    return period(modelled.over_period).partition(",")[0]
 
 
 def ended_over_md(modelled: Modelled) -> str:
@@ -186,11 +187,15 @@ def arm_facts(modelled: Modelled) -> dict[str, str]:
     """The replay's figures in the dialog."""
     found = modelled.what_if.summary
     share = percent(found.refused_nano_usd, found.total_nano_usd)
+    alone = found.customers_refused - found.customers_stopped
     unpriced = f", {count(found.unpriced)} for want of a price" if found.unpriced else ""
+    no_limit = f", {count(alone)} for want of a price alone" if alone else ""
     return {
         "Dollars stopped in the replay": f"{total_usd(found.refused_nano_usd)} ({share} of spend)",
         "Calls refused in the replay": f"{count(found.refused)} of {count(found.judged)}{unpriced}",
-        "Customers refused in the replay": f"{count(found.customers_refused)} of {count(found.customers)}",
+        "Customers refused in the replay": (
+            f"{count(found.customers_refused)} of {count(found.customers)}{no_limit}"
+        ),
     }
 
 

@@ -98,7 +98,7 @@ def model_cards(version: str, modelled: Modelled) -> list[Card]:
         Card(
             label=model_wording.OVER_NOW,
             value=formatting.count(modelled.over_count),
-            badge=model_wording.REFUSED_ON_ARMING if modelled.over else model_wording.NOBODY_NOW,
+            badge=model_wording.REFUSED_NEXT if modelled.over else model_wording.NOBODY_NOW,
             note=model_wording.over_period_md(modelled),
             alarming=modelled.over_count > 0,
             help=model_wording.OVER_HELP,

@@ -62,8 +62,8 @@ def history_trouble(words: str) -> str:
 FETCHING = "Reading the ledger…"
 EMPTY_TITLE = "Nothing was spent yet"
 EMPTY = (
-    "As soon as a call goes through the gateway, its receipt shows up here. Point an SDK's base URL at the gateway, "
-    "make one call, and come back."
+    "As soon as a call goes through the gateway, its receipt shows up here. Make a key with capline key create NAME, "
+    "point an SDK's base URL at the gateway, make one call, and come back."
 )
 PANEL_FAILED = "This panel could not be drawn. The rest of the page, and Disarm, work."
 
@@ -105,7 +105,7 @@ RECEIPTS_TITLE, REFUSALS_TITLE, BY_MODEL_TITLE, BY_DAY_TITLE = (
     "Spend by model",
     "Spend by day",
 )
-NO_REFUSALS = "Nothing was refused in this period."
+NO_REFUSALS = "No call of this customer was refused."
 WHY_TITLE = "Why this call was refused"
 WHY_HINT = "Choose a refusal to see which caps were looked at."
 NO_TRACE = "No cap was asked: the call was refused before that."
