@@ -146,24 +146,24 @@ class Exchange:
         await self._client.start(answer.status, self._headers(answer.headers, {}))
         meter = self._meter = self._dialect.stream_meter(self._candidate.call)
         splitter = EventSplitter()
-        held = bytearray()
+        held = b""
         self._response_bytes = 0
         async for chunk in answer.chunks():
             self._note_first_byte()
             self._response_bytes += len(chunk)
-            out = bytearray()
-            for event in splitter.feed(chunk):
-                handling = meter.event(event.data)
+            out: list[bytes] = []
+            for piece, data in splitter.feed(chunk):
+                handling = meter.event(data)
                 if held or handling is Handling.FINAL:
-                    held += event.raw
+                    held += piece
                 elif handling is Handling.FORWARD:
-                    out += event.raw
+                    out.append(piece)
             if out:
-                await self._client.write(bytes(out))
+                await self._client.write(b"".join(out))
         status: Status = "served" if meter.complete() else "abandoned"
         outcome = Outcome(status, answer.status, meter.served(), self._response_bytes)
         if await self._finish(outcome) is not None and status == "served":
-            await self._client.end(bytes(held) + splitter.rest())
+            await self._client.end(held + splitter.rest())
 
     def _broken_off(self) -> Outcome:
         """Nobody knows what was billed; what a stream said before it ended is kept."""

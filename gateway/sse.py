@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -25,27 +24,28 @@ class EventSplitter:
     """Feed it bytes, take whole events; `rest()` is what came after the last blank line."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._kept = b""
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> list[Event]:
         """Every event that `chunk` completes."""
         searched = max(0, len(self._kept) - 3)  # a blank line may stand across two chunks
-        self._kept += chunk
-        start = 0
+        whole = self._kept + chunk
         # What providers send has no CR, and a fixed text is found five times as fast as a choice of three.
-        blank_line = _BLANK_LINE if b"\r" in self._kept else _BLANK_LINE_OF_LF
-        for end in blank_line.finditer(self._kept, searched):
-            raw = bytes(self._kept[start : end.end()])
-            start = end.end()
-            yield Event(raw, _data(raw))
-        del self._kept[:start]
+        blank_line = _BLANK_LINE if b"\r" in whole else _BLANK_LINE_OF_LF
+        events: list[Event] = []
+        start = 0
+        for found in blank_line.finditer(whole, searched):
+            raw = whole[start : found.end()]
+            start = found.end()
+            events.append(Event(raw, _data(raw)))
+        self._kept = whole[start:]
         if len(self._kept) > LARGEST_EVENT:
-            yield Event(self.rest(), None)
+            events.append(Event(self.rest(), None))
+        return events
 
     def rest(self) -> bytes:
         """Bytes of an event that has not ended; they are taken out."""
-        kept = bytes(self._kept)
-        self._kept.clear()
+        kept, self._kept = self._kept, b""
         return kept
 
 

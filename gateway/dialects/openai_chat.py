@@ -133,12 +133,14 @@ class ChatStreamMeter:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return Handling.FORWARD
         known = self._answer
-        for name in ("id", "model", "service_tier", "usage"):
-            value = getattr(chunk, name)
-            if value is not None:
-                setattr(known, name, value)
+        known.id = chunk.id or known.id
+        known.model = chunk.model or known.model
+        known.service_tier = chunk.service_tier or known.service_tier
         self._failed |= chunk.error is not None
-        extra = chunk.usage is not None and chunk.choices == []
+        if chunk.usage is None:
+            return Handling.FORWARD
+        known.usage = chunk.usage
+        extra = chunk.choices == []
         return Handling.WITHHOLD if extra and not self._wants_usage else Handling.FORWARD
 
     def complete(self) -> bool:
