@@ -154,6 +154,25 @@ def period(key: str) -> str:
     return key
 
 
+def short_period(key: str) -> str:
+    """A period near now, where a year and a week's days have no room.
+
+    >>> [short_period(key) for key in ("2026-11", "2026-11-30", "2026-W48", "2026", "all")]
+    ['Nov', '30 Nov', 'W48', '2026', 'All time']
+    """
+    span = period_of(key)
+    if span.start is None:
+        return "All time"
+    match span.window:
+        case "day":
+            return f"{span.start:%d %b}"
+        case "week":
+            return key.partition("-")[2]
+        case "month":
+            return f"{span.start:%b}"
+    return key
+
+
 def inert(text: str | None) -> str:
     """Somebody else's text with everything invisible spelled out, so that it cannot reorder or hide what is near it.
 

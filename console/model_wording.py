@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from console.cap_wording import ADMISSION_HELP, UNPRICED_RULES, amount, cap_rule, draft_rule, per, resets
-from console.formatting import count, inert, instant, md_dollars, percent, period, plural, total_usd
+from console.formatting import (
+    count,
+    inert,
+    instant,
+    md_dollars,
+    percent,
+    period,
+    plural,
+    short_period,
+    total_usd,
+)
 from console.gateway_views import CapView
 from console.modelling import Modelled
 from console.state import CapDraft
@@ -113,7 +123,7 @@ def of_count_md(number: int) -> str:
 
 def over_period_md(modelled: Modelled) -> str:
     """What the count of those over now refers to, in the few letters that a card has room for."""
-    return period(modelled.over_period).partition(",")[0]
+    return short_period(modelled.over_period)
 
 
 def ended_over_md(modelled: Modelled) -> str:

@@ -37,13 +37,15 @@ def overview_cards(totals: Totals) -> list[Card]:
     change = None
     if totals.before_nano_usd is not None:
         change = formatting.signed_usd(totals.spend_nano_usd - totals.before_nano_usd)
-    before = formatting.period(totals.before_key) if totals.before_key else ""
+    before, short = "", ""
+    if totals.before_key:
+        before, short = formatting.period(totals.before_key), formatting.short_period(totals.before_key)
     return [
         Card(
             label=wording.SPEND_CARD,
             value=formatting.total_usd(totals.spend_nano_usd),
             badge=change,
-            note=wording.change_md(totals.before_nano_usd, before),
+            note=wording.change_md(totals.before_nano_usd, short),
             help=wording.change_help_md(totals.before_nano_usd, before, is_part=totals.before_is_part),
         ),
         Card(

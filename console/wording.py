@@ -70,9 +70,9 @@ PANEL_FAILED = "This panel could not be drawn. The rest of the page, and Disarm,
 PERIOD_LABEL = "Period"
 
 
-def change_md(before: int | None, period: str) -> str:
+def change_md(before: int | None, short_period: str) -> str:
     """What a card's total is compared with, in the few letters that a card has room for."""
-    return "no earlier period" if before is None else f"vs {period.partition(',')[0]}"
+    return "no earlier period" if before is None else f"vs {short_period}"
 
 
 def change_help_md(before: int | None, period: str, *, is_part: bool) -> str:
