@@ -1,0 +1,50 @@
+"""The benchmarks: each is a function from a setting to its figures. To add one, write it and name it here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.figures import Figure
+from bench.machine import Cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and how long to measure."""
+
+    folder: Path
+    """For configurations, databases and logs; removed afterwards."""
+    cores: Cores
+    seconds: int
+    """Of one run of one load."""
+    rounds: int
+    """Runs of each load, of which the median counts."""
+
+
+Benchmark = Callable[[Setting], Sequence[Figure]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A benchmark by name: its module is imported when it is run, the programs it needs are known before."""
+
+    module: str
+    title: str
+    needs: tuple[str, ...] = ()
+
+    def run(self, setting: Setting) -> Sequence[Figure]:
+        """Import it and measure."""
+        benchmark: Benchmark = importlib.import_module(f"bench.{self.module}").benchmark
+        return benchmark(setting)
+
+
+BENCHMARKS: dict[str, Entry] = {
+    "requests": Entry("json_requests", "Requests", needs=("nginx", "wrk")),
+    "streams": Entry("sse_streams", "Streams", needs=("nginx", "wrk")),
+    "memory": Entry("memory", "Memory", needs=("nginx",)),
+    "kernel": Entry("kernel", "The kernel alone"),
+    "whatif": Entry("replay", "The what-if"),
+}
