@@ -26,6 +26,8 @@ PAGES = {
     "data-health": wording.HEALTH,
 }
 HOSTILE = "![a](https://e.example/x.png) <img src=https://e.example/y> [b](https://e.example)"
+FETCHED = "[src*='e.example'], [href*='e.example']"
+"""What that name would have made of itself."""
 TOO_LARGE = {"model": "gpt-4o", "max_tokens": 4_000}
 """A call that may cost more than the cap of these tests, and in the end does not."""
 
@@ -119,6 +121,7 @@ def test_every_page_is_whole_and_asks_nobody_else(console: Console, path: str) -
         for fault in ("Traceback", "Exception", wording.PANEL_FAILED):
             assert fault not in said
         expect(page.get_by_test_id("stException")).to_have_count(0)
+        expect(page.locator(FETCHED)).to_have_count(0)
         _assert_asked_nobody_else(console)
     finally:
         page.close()
@@ -126,13 +129,13 @@ def test_every_page_is_whole_and_asks_nobody_else(console: Console, path: str) -
 
 def test_a_hostile_name_stays_text(console: Console) -> None:
     cap = console.gateway.make_cap(subject=HOSTILE, name=HOSTILE, limit_usd="5.00")
-    page = console.open("caps")
+    page = console.open()
     try:
-        for path in (*PAGES, "model-cap?limit=0.000001"):
+        # Its name stands in the armed bar now, among those refused, in the log, and last on the page of caps.
+        for path in ("model-cap?limit=0.000001", "audit", "caps"):
             console.go(page, path)
-            expect(page.locator("[src*='e.example'], [href*='e.example']")).to_have_count(0)
+            expect(page.locator(FETCHED)).to_have_count(0)
         # It is there to be read, with every sign that it has.
-        console.go(page, "caps")
         expect(page.get_by_text(HOSTILE, exact=True).first).to_be_visible()
         _assert_asked_nobody_else(console)
     finally:
