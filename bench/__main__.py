@@ -1,8 +1,8 @@
 """Measure, print, and write the table into docs/performance.md.
 
-python -m bench                   everything, about five minutes
+python -m bench                   everything, about eight minutes
 python -m bench requests kernel   some of it; the page stays as it is
-python -m bench --quick           everything in a minute: a look, not a figure to quote
+python -m bench --quick           everything, one short run each: a look, not a figure to quote
 """
 
 from __future__ import annotations

@@ -47,4 +47,5 @@ BENCHMARKS: dict[str, Entry] = {
     "memory": Entry("memory", "Memory", needs=("nginx",)),
     "kernel": Entry("kernel", "The kernel alone"),
     "whatif": Entry("replay", "The what-if"),
+    "month": Entry("month", "The model against a live gateway, the whole month"),
 }
