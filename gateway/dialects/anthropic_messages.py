@@ -9,14 +9,15 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.base import (
-    BadRequest,
     Body,
     Call,
     Dialect,
     Handling,
     Served,
+    check_model,
     decode,
     output_limit,
+    parsed,
     with_fields,
 )
 from gateway.refusals import Refusal
@@ -80,8 +81,7 @@ _event = msgspec.json.Decoder(_Event)
 def parse(body: bytes) -> Call:
     """What a messages request says about itself. Raises BadRequest."""
     request: _Request = decode(_Request, body)
-    if not request.model:
-        raise BadRequest("The request names no model.")
+    check_model(request.model)
     inline_bytes, media_tokens, reaches_out = _media(request.messages)
     tools = request.tools or []
     server_tools = [tool for tool in tools if tool.type not in (None, "custom")]
@@ -213,11 +213,11 @@ def _word(said: Any) -> str | None:
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
     """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
     raw = bytes(messages)
-    if _MEDIA.search(raw) is None:
+    if _MEDIA.search(raw) is None and b"\\u" not in raw:  # an escape may spell any of the words
         return 0, 0, False
     inline_bytes = media_tokens = 0
     reaches_out = False
-    for block in _blocks(msgspec.json.decode(raw)):
+    for block in _blocks(parsed(raw)):
         source = block.get("source")
         if not isinstance(source, dict):
             continue
@@ -230,10 +230,10 @@ def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
     return inline_bytes, media_tokens, reaches_out
 
 
-def _blocks(content: Any) -> list[dict[str, Any]]:
+def _blocks(messages: Any) -> list[dict[str, Any]]:
     """Every object within messages, at any depth: tool results hold blocks of their own."""
     found: list[dict[str, Any]] = []
-    waiting = [content]
+    waiting = [messages]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,8 @@ from toolkit.core.usage import Usage, UsageProblem
 LARGEST_OUTPUT_LIMIT = 10_000_000
 MOST_CHOICES = 128
 """Bounds that keep every hold below 2^53 nano-USD; no provider takes more."""
+LONGEST_MODEL = 256
+"""Characters of a model id: as many as a cap's match can name."""
 
 
 class BadRequest(Exception):
@@ -91,21 +94,70 @@ class Body(msgspec.Struct):
     """The fields of a request that a dialect reads; everything else passes through untouched."""
 
 
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
 def decode(kind: type[Any], body: bytes) -> Any:
-    """A body as `kind`; raises BadRequest naming the field that is wrong, without its value."""
+    """A body as `kind`; raises BadRequest naming the field that is wrong, without its value.
+
+    All of it must be JSON in UTF-8, and no field may stand in it twice: of two output limits a provider might
+    take the one that the hold does not bound.
+    """
     try:
-        return msgspec.json.decode(body, type=kind)
+        if not body.isascii():
+            body.decode()
+        request = msgspec.json.decode(body, type=kind)
+        once = _fills(body) or _fills(msgspec.json.format(body, indent=-1))
+        twice = "" if once else _repeated(body)
     except msgspec.ValidationError as error:
         raise BadRequest(f"The request body is not valid: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadRequest("The request body is not valid JSON.") from error
+    if twice:
+        raise BadRequest(f"The request body has {twice} more than once.")
+    return request
+
+
+def parsed(raw: bytes) -> Any:
+    """A part of a body as Python has it; raises BadRequest for a number that is out of every range."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadRequest("The request body holds a number that is out of range.") from error
 
 
 def with_fields(body: bytes, **changed: Any) -> bytes:
     """`body` with top-level fields exchanged; every other field keeps its bytes."""
-    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields = _fields.decode(body)
     fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in changed.items()})
     return msgspec.json.encode(fields)
+
+
+def _fills(body: bytes) -> bool:
+    """Whether the fields that a reader keeps are all that stands in a body without blanks: none is there twice."""
+    fields = _fields.decode(body)
+    kept = sum([len(name.encode()) + memoryview(value).nbytes + 4 for name, value in fields.items()])
+    return kept + 1 == len(body)  # quotes, a colon and a comma each; the braces, less one comma
+
+
+def _repeated(body: bytes) -> str:
+    """The name of a field that stands in a body twice, however it is spelled; empty when none does."""
+    ends: list[list[tuple[str, Any]]] = [[]]
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        ends[0] = pairs  # the outermost object ends last
+
+    json.loads(body, object_pairs_hook=note)
+    names = [name for name, _ in ends[0]]
+    return next((name for place, name in enumerate(names) if name in names[:place]), "")[:LONGEST_MODEL]
+
+
+def check_model(model: str) -> None:
+    """Raises BadRequest for what can be no model's id."""
+    if not model:
+        raise BadRequest("The request names no model.")
+    if len(model) > LONGEST_MODEL:
+        raise BadRequest(f"The model's id is longer than {LONGEST_MODEL} characters.")
 
 
 def output_limit(*limits: int | None) -> int | None:

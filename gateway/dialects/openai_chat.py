@@ -16,8 +16,10 @@ from gateway.dialects.base import (
     Dialect,
     Handling,
     Served,
+    check_model,
     decode,
     output_limit,
+    parsed,
     with_fields,
 )
 from gateway.refusals import Refusal
@@ -65,14 +67,18 @@ class _Answer(msgspec.Struct):
     error: Any = None
 
 
+class _Options(msgspec.Struct):
+    stream_options: dict[str, msgspec.Raw] | None = None
+
+
 _answer = msgspec.json.Decoder(_Answer)
+_options = msgspec.json.Decoder(_Options)
 
 
 def parse(body: bytes) -> Call:
     """What a chat request says about itself. Raises BadRequest."""
     request: _Request = decode(_Request, body)
-    if not request.model:
-        raise BadRequest("The request names no model.")
+    check_model(request.model)
     choices = 1 if request.n is None else request.n
     if not 1 <= choices <= MOST_CHOICES:
         raise BadRequest("n must be a whole number of choices, one or more.")
@@ -98,9 +104,8 @@ def prepare(body: bytes, call: Call, model: str) -> bytes:
     """The body to send: a stripped model id, and usage asked for in a stream whose client did not."""
     changed: dict[str, Any] = {} if model == call.model else {"model": model}
     if call.stream and not call.wants_usage:
-        options = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("stream_options")
-        kept = msgspec.json.decode(options) if options is not None else None
-        changed["stream_options"] = {**(kept or {}), "include_usage": True}
+        kept = _options.decode(body).stream_options or {}
+        changed["stream_options"] = {**kept, "include_usage": True}
     return with_fields(body, **changed) if changed else body
 
 
@@ -187,11 +192,11 @@ def _served(answer: _Answer) -> Served:
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:
     """(bytes of inline media, tokens they may cost, whether something must be fetched or cannot be bounded)."""
     raw = bytes(messages)
-    if _MEDIA.search(raw) is None:
+    if _MEDIA.search(raw) is None and b"\\u" not in raw:  # an escape may spell any of the words
         return 0, 0, False
     inline_bytes = media_tokens = 0
     reaches_out = False
-    for part in _parts(msgspec.json.decode(raw)):
+    for part in _parts(parsed(raw)):
         url = _image_url(part)
         if url is not None and url.startswith("data:"):
             inline_bytes += len(url.encode())
