@@ -208,7 +208,7 @@ class Exchange:
         counted = Counted(columns["counted_nano_usd"], columns["counted_tokens"], requests)
         columns["settle_seq"] = ledger.settle(self._draft["receipt_id"], counted)
         self._note_times(columns)
-        receipt = Receipt(**(self._draft | columns))
+        receipt = Receipt.of(self._draft | columns)
         self._services.metrics.count("requests", dialect=self._dialect.name, status=outcome.status)
         return receipt, ledger.record(receipt, self._trace, closes_intent=True)
 

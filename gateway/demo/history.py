@@ -13,10 +13,9 @@ import contextlib
 import gc
 import os
 import sys
-from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,9 +38,6 @@ from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt
 
 _MARK = "demo_history"
 _BATCH = 4_000
-
-_row_of: Callable[[Sequence[Any]], Receipt] = cast(Any, namedtuple("ReceiptRow", RECEIPT_COLUMNS))._make
-"""A receipt's fields as a named tuple: a hundred thousand dataclasses of sixty fields take seconds to make."""
 
 
 def load(database_url: str, key_file: Path, sample: Path | None = None) -> int:
@@ -145,8 +141,9 @@ def _add_receipts(connection: Connection, sample: Path) -> int:
         # Units hold JSON text in a file and an object in a receipt; the sample's calls used none.
         assert not any(columns["units"]), "the sample has units, which this loader does not read"
         columns["tags"] = [tuple(tags) for tags in columns["tags"]]
-        rows = map(_row_of, zip(*(columns[name] for name in RECEIPT_COLUMNS), strict=True))
-        appender.append(connection, [(row, why.get(row.receipt_id), False) for row in rows])
+        rows = zip(*(columns[name] for name in RECEIPT_COLUMNS), strict=True)
+        made = [Receipt.of(dict(zip(RECEIPT_COLUMNS, row, strict=True))) for row in rows]
+        appender.append(connection, [(receipt, why.get(receipt.receipt_id), False) for receipt in made])
         loaded += batch.num_rows
     return loaded
 

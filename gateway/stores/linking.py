@@ -7,7 +7,6 @@ receipts a second the standard encoder alone would take a tenth of a core.
 from __future__ import annotations
 
 import hashlib
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from gateway.stores.rows import to_micros
 from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt, plain_units
 from toolkit.core.windows import instant_text
 
-_stored_values = attrgetter(*RECEIPT_COLUMNS)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 _ADMITTED, _SETTLED, _TAGS, _UNITS, _SEQ, _PREVIOUS, _HASH = (
@@ -27,8 +25,8 @@ _ADMITTED, _SETTLED, _TAGS, _UNITS, _SEQ, _PREVIOUS, _HASH = (
 
 def linked(receipt: Receipt, chain_seq: int, prev_hash: str) -> tuple[str, list[Any]]:
     """(row hash, values in the order of RECEIPT_COLUMNS as the table keeps them)."""
-    stored = list(_stored_values(receipt))
-    row = dict(zip(RECEIPT_COLUMNS, stored, strict=True))
+    row = dict(vars(receipt))
+    stored = list(row.values())
     del row["row_hash"]
     row["admitted_at"] = instant_text(receipt.admitted_at)
     row["settled_at"] = instant_text(receipt.settled_at)

@@ -7,10 +7,9 @@ counters took for the row stands beside it in `counted_nano_usd`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any, Literal
 
 from toolkit.core.usage import Quantity, Usage
@@ -21,7 +20,7 @@ UsageSource = Literal["final", "partial", "estimated", "none"]
 Basis = Literal["measured", "estimated"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """One provider attempt or refusal. Money in nano-USD, instants UTC-aware, tokens per disjoint meter."""
 
@@ -87,9 +86,22 @@ class Receipt:
     prev_hash: str | None = None
     row_hash: str | None = None
 
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Receipt:
+        """A receipt of columns by name: `Receipt(**columns)` for those who make thousands a second.
+
+        A frozen class's constructor sets each of its 61 fields by a call; here they are set together.
+        """
+        values = {**_DEFAULTS, **columns}
+        if len(values) != len(RECEIPT_COLUMNS) or not columns.keys() >= _REQUIRED:
+            return cls(**columns)  # raises the TypeError that names the column
+        made = object.__new__(cls)
+        vars(made).update(values)
+        return made
+
     def row(self) -> dict[str, Any]:
         """The receipt as a JSON-ready row: instants and decimals as text, tags a list, the rest as it is."""
-        row = dict(zip(RECEIPT_COLUMNS, _values(self), strict=True))
+        row = dict(vars(self))
         row["admitted_at"] = instant_text(self.admitted_at)
         row["settled_at"] = instant_text(self.settled_at)
         row["tags"] = list(self.tags)
@@ -101,7 +113,8 @@ class Receipt:
 RECEIPT_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(Receipt))
 """Every column, in the contract's order."""
 
-_values = attrgetter(*RECEIPT_COLUMNS)
+_REQUIRED = frozenset(field.name for field in fields(Receipt) if field.default is MISSING)
+_DEFAULTS = {field.name: None if field.default is MISSING else field.default for field in fields(Receipt)}
 
 USAGE_COLUMNS: Mapping[str, str] = {
     "input": "input_tokens",

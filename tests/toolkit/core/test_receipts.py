@@ -47,6 +47,22 @@ def receipt(**changed: Any) -> Receipt:
     return Receipt(**needed | changed)
 
 
+def test_a_receipt_of_columns_is_the_one_that_the_constructor_makes() -> None:
+    made = receipt(customer="a", units={"web_search": 2}, tags=("agent:x",))
+    same = Receipt.of({name: value for name, value in vars(made).items() if value is not None})
+    assert same == made
+    assert list(vars(same)) == list(vars(made)) == list(RECEIPT_COLUMNS)
+
+
+@pytest.mark.parametrize("missing", ["node", "receipt_id"])
+def test_a_receipt_of_columns_names_what_is_missing_or_unknown(missing: str) -> None:
+    columns = vars(receipt())
+    with pytest.raises(TypeError, match="'colour'"):
+        Receipt.of({**columns, "colour": "red"})
+    with pytest.raises(TypeError, match=f"'{missing}'"):
+        Receipt.of({name: value for name, value in columns.items() if name != missing})
+
+
 def test_the_columns_stand_in_the_contracts_order() -> None:
     assert list(RECEIPT_COLUMNS) == CONTRACT_10.split()
     assert list(receipt().row()) == CONTRACT_10.split()
