@@ -34,7 +34,7 @@ MOST_WAITING = 20_000
 LARGEST_GROUP = 1_000
 BUSY_CALLS = 6
 """With that many calls open, a commit waits GATHER_S for more of them: one flush of the disk then serves many."""
-GATHER_S = 0.0015
+GATHER_S = 0.0005
 RETRY_S = 1.0
 """How often receipts that the disk did not take are offered to it again while nothing else happens."""
 

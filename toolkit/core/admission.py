@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
-from toolkit.core.caps import Admission, Cap, CapBook, replaced_defaults
+from toolkit.core.caps import Admission, Cap, CapBook, Match, Unit, replaced_defaults
 from toolkit.core.decisions import Admitted, Balance, BalanceKey, CallFacts, CapLook, Claim, Refused, Room
-from toolkit.core.scopes import SCOPES
+from toolkit.core.scopes import SCOPES, Scope
 from toolkit.core.windows import Window, period_key
 
 _SPECIFICITY = {scope: place for place, scope in enumerate(SCOPES)}
@@ -19,28 +21,18 @@ _SPECIFICITY = {scope: place for place, scope in enumerate(SCOPES)}
 
 def claims_for(book: CapBook, facts: CallFacts) -> tuple[Claim, ...]:
     """One claim per counter that stands over this call; a watching cap counts and sets no limit."""
-    found = book.matching(facts.who)
-    if not found:
-        return ()
-    replaced = replaced_defaults(found)
     who = facts.who
     periods: dict[Window, str] = {}
-    behind: dict[BalanceKey, list[tuple[Cap, bool]]] = {}
-    for cap, match in found:
-        subject = who.subject(cap.scope)
-        assert subject is not None
-        period = periods.get(cap.window)
+    claims: list[Claim] = []
+    for scope, match, window, unit, caps, *least in _counters_over(tuple(book.matching(who))):
+        period = periods.get(window)
         if period is None:
-            period = periods[cap.window] = period_key(cap.window, facts.at)
-        backing = (cap, cap.hard_stop and cap.id not in replaced)
-        for unit, _ in cap.limits:
-            key = BalanceKey(who.organization, cap.scope, subject, match, period, unit)
-            caps = behind.get(key)
-            if caps is None:
-                behind[key] = [backing]
-            else:
-                caps.append(backing)
-    return tuple([_claim(key, caps, facts) for key, caps in behind.items()])
+            period = periods[window] = period_key(window, facts.at)
+        subject = who.subject(scope)
+        assert subject is not None
+        key = BalanceKey(who.organization, scope, subject, match, period, unit)
+        claims.append(Claim(key, facts.hold(unit), facts.floor(unit), caps, *least))
+    return tuple(claims)
 
 
 def refusing_unpriced(claims: Iterable[Claim]) -> Cap | None:
@@ -96,24 +88,41 @@ def taken_by(cap: Cap, balance: Balance) -> int:
     return balance.spent + balance.held_floor if cap.admission == "floor" else balance.spent
 
 
-def _claim(key: BalanceKey, caps: list[tuple[Cap, bool]], facts: CallFacts) -> Claim:
-    """The claim on one counter, with the least limit of each admission rule among the caps that bind."""
-    unit = key.unit
+class _Counter(NamedTuple):
+    """What the caps behind one counter say, whoever calls: the least limit of each admission rule that binds."""
+
+    scope: Scope
+    match: Match
+    window: Window
+    unit: Unit
+    caps: tuple[tuple[Cap, bool], ...]
+    reserve_limit: int | None
+    floor_limit: int | None
+    after_limit: int | None
+
+
+@lru_cache(maxsize=4096)
+def _counters_over(found: tuple[tuple[Cap, Match], ...]) -> tuple[_Counter, ...]:
+    """The counters of the caps over a call. The same few caps stand over most calls, so the answer is kept."""
+    replaced = replaced_defaults(found)
+    behind: dict[tuple[Scope, Match, Window, Unit], list[tuple[Cap, bool]]] = {}
+    for cap, match in found:
+        backing = (cap, cap.hard_stop and cap.id not in replaced)
+        for unit, _ in cap.limits:
+            behind.setdefault((cap.scope, match, cap.window, unit), []).append(backing)
+    return tuple(
+        _Counter(*counter, tuple(caps), *_least(counter[-1], caps)) for counter, caps in behind.items()
+    )
+
+
+def _least(unit: Unit, caps: list[tuple[Cap, bool]]) -> tuple[int | None, int | None, int | None]:
     least: dict[Admission, int] = {}
     for cap, binds in caps:
         if binds:
             limit = cap.limit(unit)
             assert limit is not None
             least[cap.admission] = min(limit, least.get(cap.admission, limit))
-    return Claim(
-        key,
-        facts.hold(unit),
-        facts.floor(unit),
-        tuple(caps),
-        least.get("reserve"),
-        least.get("floor"),
-        least.get("after"),
-    )
+    return least.get("reserve"), least.get("floor"), least.get("after")
 
 
 def _look(cap: Cap, binds: bool, claim: Claim, balance: Balance) -> CapLook:  # noqa: FBT001

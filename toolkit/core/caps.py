@@ -78,6 +78,9 @@ class Cap:
         set_limits = tuple((unit, limit) for unit, limit in axes if limit is not None)
         object.__setattr__(self, "limits", set_limits)
 
+    def __hash__(self) -> int:
+        return self.id  # equal caps have equal ids; hashing every field would cost more than it keeps apart
+
     def limit(self, unit: Unit) -> int | None:
         """The limit on one axis, None when the cap has none there."""
         if unit == "usd":
