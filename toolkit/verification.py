@@ -17,7 +17,7 @@ import polars as pl
 from toolkit.core.chain import GENESIS, ChainCheck, chain_of, row_hash
 from toolkit.core.errors import VerifyError
 from toolkit.core.pricing import Priced, PriceList, PriceRow, price
-from toolkit.core.receipts import RECEIPT_COLUMNS, usage_of_row
+from toolkit.core.receipts import RECEIPT_COLUMNS, counted_of, usage_of_row
 from toolkit.core.windows import instant_text, parse_instant
 from toolkit.datasets import load_prices
 from toolkit.loading import expand
@@ -127,11 +127,16 @@ def _check(part: Part, name: str, found: _Findings) -> None:
     elif part.complete is not True:
         found.notes.append(f"{name}: does not say that it is complete; more rows may follow")
     heads = _Heads()
+    ids: set[str] = set()
     for row in _json_rows(part):
+        twice = row["receipt_id"] in ids
+        ids.add(row["receipt_id"])
         for fault in (
             heads.see(row, whole=whole) if chained else None,
-            _count_fault(row),
+            "stands in this file twice" if twice else None,
+            _count_fault(row, found.prices),
             _cost_fault(row, found),
+            _token_fault(row),
         ):
             if fault is not None:
                 named = fault if fault.startswith("receipt ") else f"receipt {row['receipt_id']}: {fault}"
@@ -201,16 +206,62 @@ class _Heads:
             yield f"the header states {rows} rows of node {node} from seq {first} to head {head}; not here"
 
 
-def _count_fault(row: Mapping[str, Any]) -> str | None:
-    """Whether the counters took what this row says that they should have (contract §10)."""
+def _count_fault(row: Mapping[str, Any], prices: _Rows) -> str | None:
+    """Whether cost and status go together, and the counters took what they should have (contract §10)."""
+    status, cost, counted = row["status"], row["cost_nano_usd"], row["counted_nano_usd"]
     if row["corrects"] is not None:
-        return None if row["cost_nano_usd"] is not None else "corrects a row and has no cost itself"
-    if row["status"] == "abandoned" and row["cost_nano_usd"] is not None:
-        return "is abandoned and has a cost"
-    exact = row["cost_nano_usd"] if row["status"] == "served" else row["cost_nano_usd"] or 0
-    if row["status"] != "abandoned" and exact is not None and row["counted_nano_usd"] != exact:
-        return f"counted_nano_usd is {row['counted_nano_usd']} where its cost is {exact}"
-    return None
+        return None if cost is not None else "corrects a row and has no cost itself"
+    if cost is not None and (status in ("refused", "abandoned") or (status == "failed" and cost)):
+        return f"is {status} and has a cost"
+    if status == "served" and cost is None and row["unpriced_reason"] is None:
+        return "has neither a cost nor a reason for none"
+    seen = _again(row, prices) if cost is None and status in ("served", "abandoned") else None
+    if status == "served" and seen is not None:
+        return f"has no cost; tokens and price list give {seen}"
+    expected = counted_of(
+        status=status, cost_nano_usd=cost, hold_nano_usd=row["hold_nano_usd"], seen_nano_usd=seen
+    )
+    if counted == expected or (counted > expected and _is_beyond_reach(row, prices)):
+        return None
+    why = f"its cost is {cost}" if cost is not None else f"it is {status} and should count {expected}"
+    return f"counted_nano_usd is {counted} where {why}"
+
+
+def _token_fault(row: Mapping[str, Any]) -> str | None:
+    """Whether a row counts the tokens that it reports, or its hold where nobody knows them (contract §7)."""
+    if row["corrects"] is not None:
+        return None
+    usage = usage_of_row(row)
+    if row["status"] in ("refused", "failed"):
+        expected = 0
+    elif row["status"] == "served" and usage.meters():
+        expected = usage.tokens
+    else:
+        expected = row["hold_tokens"]
+    if row["counted_tokens"] in (expected, None) or expected is None:
+        return None
+    return f"counted_tokens is {row['counted_tokens']} and not {expected}"
+
+
+def _again(row: Mapping[str, Any], prices: _Rows) -> int | None:
+    """What the reported tokens of a row without a cost would cost by the price that it names."""
+    usage = usage_of_row(row)
+    known, rows = prices.known.get(row["price_list"], (None, {}))
+    priced_by = rows.get(row["price_row"])
+    if known is None or priced_by is None or not usage.meters():
+        return None
+    at = parse_instant(row["admitted_at"])
+    again = price(known, priced_by.provider, priced_by.model, usage, at, tier=priced_by.tier)
+    return again.cost_nano_usd if isinstance(again, Priced) else None
+
+
+def _is_beyond_reach(row: Mapping[str, Any], prices: _Rows) -> bool:
+    """Whether an abandoned call saw usage whose price list is not at hand: it may have counted more."""
+    return (
+        row["status"] == "abandoned"
+        and row["price_row"] is not None
+        and row["price_list"] not in prices.known
+    )
 
 
 def _cost_fault(row: Mapping[str, Any], found: _Findings) -> str | None:
@@ -226,7 +277,9 @@ def _cost_fault(row: Mapping[str, Any], found: _Findings) -> str | None:
     priced_by = rows.get(row["price_row"])
     if priced_by is None:
         return f"price list {prices.id} has no row {row['price_row']!r}"
-    if row["model_served"] is not None and not _names(priced_by, row["model_served"]):
+    if row["model_served"] is not None and priced_by not in prices.find(
+        priced_by.provider, row["model_served"]
+    ):
         return f"row {priced_by.id!r} does not price model {row['model_served']!r}"
     at = parse_instant(row["admitted_at"])
     again = price(prices, priced_by.provider, priced_by.model, usage_of_row(row), at, tier=priced_by.tier)
@@ -262,7 +315,3 @@ def _correction_faults(frame: pl.DataFrame) -> Iterator[str]:
             yield f"{name}, which has a cost"
         elif both != row["cost_nano_usd"]:
             yield f"{name}; together they count {both} where the cost is {row['cost_nano_usd']}"
-
-
-def _names(row: PriceRow, model: str) -> bool:
-    return model.lower() in {row.model.lower(), *(alias.lower() for alias in row.aliases)}
