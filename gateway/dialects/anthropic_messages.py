@@ -30,7 +30,10 @@ ROUTE = "/v1/messages"
 IMAGE_TOKENS = 5_000
 """More than Anthropic charges for one image, about 4,784 at the largest size."""
 TOOL_TOKENS = 1_000
-"""More than the system prompt that Anthropic adds when tools are declared (at most 804)."""
+"""More than the system prompt that Anthropic adds when tools are declared (at most 804), and than each tool that it
+defines itself and the client runs (at most 735)."""
+CLIENT_TOOLS = ("bash_", "computer_", "memory_", "text_editor_")
+"""Tools of Anthropic's definition that the client runs: the model does not go on by itself after them."""
 MOST_TURNS = 10
 """How often a server tool may make the model read its prompt again before `pause_turn`."""
 DEFAULT_SEARCHES = 10
@@ -84,20 +87,21 @@ def parse(body: bytes) -> Call:
     check_model(request.model)
     inline_bytes, media_tokens, reaches_out = _media(request.messages)
     tools = request.tools or []
-    server_tools = [tool for tool in tools if tool.type not in (None, "custom")]
+    typed = [tool.type for tool in tools if tool.type not in (None, "custom")]
+    defined = [name for name in typed if name.startswith(CLIENT_TOOLS)]
+    fetches = len(typed) > len(defined) or request.mcp_servers is not None or request.container is not None
     searches = sum(
         DEFAULT_SEARCHES if tool.max_uses is None else max(0, tool.max_uses)
-        for tool in server_tools
+        for tool in tools
         if tool.type is not None and tool.type.startswith("web_search")
     )
-    fetches = bool(server_tools) or request.mcp_servers is not None or request.container is not None
     return Call(
         model=request.model,
         stream=bool(request.stream),
         bounds=CallBounds(
             body_bytes=len(body),
             text_bytes=len(body) - inline_bytes,
-            media_tokens=media_tokens + (TOOL_TOKENS if tools else 0),
+            media_tokens=media_tokens + (TOOL_TOKENS * (1 + len(defined)) if tools else 0),
             reaches_out=reaches_out or fetches,
             turns=MOST_TURNS if fetches else 1,
             output_limit=output_limit(request.max_tokens),

@@ -96,6 +96,7 @@ def parse(body: bytes) -> Call:
             choices=choices,
             prompt_meters=_PROMPT_METERS,
             tier=openai_tier(request.service_tier),
+            fees=() if request.web_search_options is None else (("web_search", choices),),
         ),
     )
 

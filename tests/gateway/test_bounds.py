@@ -72,6 +72,21 @@ def test_server_tools_read_the_prompt_again_and_cost_a_fee() -> None:
     assert own.media_tokens == anthropic_messages.TOOL_TOKENS
 
 
+def test_tools_that_the_client_runs_make_the_provider_read_nothing_again() -> None:
+    tools = [{"type": "bash_20250124", "name": "bash"}, {"type": "computer_20250124", "name": "computer"}]
+    bounds = messages(tools=tools).bounds
+    assert (bounds.turns, bounds.fees, bounds.reaches_out) == (1, (), False)
+    assert bounds.media_tokens == 3 * anthropic_messages.TOOL_TOKENS
+    assert (
+        messages(tools=[*tools, {"type": "web_fetch_20250910"}]).bounds.turns == anthropic_messages.MOST_TURNS
+    )
+
+
+def test_a_chat_request_that_may_search_the_web_holds_its_fee() -> None:
+    assert chat(web_search_options={}, n=2).bounds.fees == (("web_search", 2),)
+    assert chat().bounds.fees == ()
+
+
 def test_an_asked_tier_is_bounded_by_its_own_rates() -> None:
     assert chat(service_tier="priority").bounds.tier == "priority"
     assert chat(service_tier="auto").bounds.tier == "standard"
