@@ -118,7 +118,6 @@ REQUESTS = {
         b'{ "model":"gpt-4o-mini",\n "messages":[{"role":"user","content":"\\u00e9\xc3\xa9 \\/"}],"n":1}',
     ),
     "unknown fields": (CHAT, b'{"model":"gpt-4o-mini","messages":[],"tomorrow":{"a":[1,1.50]},"seed":1}'),
-    "a repeated field": (CHAT, b'{"model":"gpt-4o","messages":[],"model":"gpt-4o-mini","max_tokens":5}'),
     "stream": (
         CHAT,
         b'{"model":"gpt-4o-mini","messages":[],"stream":true,"stream_options":{"include_usage" : true}}',
