@@ -22,7 +22,12 @@ class Figure:
 def ratio(what: str, part: float, whole: float, *, at_least: float) -> Figure:
     """A part of a whole that must be no smaller than `at_least`; small ones are shown as 1/n."""
     found = part / whole
-    return Figure(what=what, figure=_share(found), bar=f"at least {_share(at_least)}", met=found >= at_least)
+    return Figure(what=what, figure=share(found), bar=f"at least {share(at_least)}", met=found >= at_least)
+
+
+def share(found: float) -> str:
+    """A ratio as people read it: 0.70, 1/14."""
+    return f"1/{1 / found:.1f}".removesuffix(".0") if 0 < found < 0.5 else f"{found:.2f}"
 
 
 def below(what: str, value: float, bar: float, unit: str) -> Figure:
@@ -46,7 +51,3 @@ def write_between_markers(page: Path, text: str) -> None:
     if not begin or not end:
         raise ValueError(f"{page.name} has no {BEGIN} … {END} to write between")
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")
-
-
-def _share(found: float) -> str:
-    return f"1/{1 / found:.1f}".removesuffix(".0") if 0 < found < 0.5 else f"{found:.2f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench import provider, servers
-from bench.figures import Figure, below, ratio
+from bench.figures import Figure, below, ratio, share
 from bench.load import Load, Measured, interleaved
 from bench.servers import Target
 from bench.suite import Setting
@@ -35,7 +35,12 @@ def _at_32(found: Mapping[str, Measured]) -> Sequence[Figure]:
         *(_line(f"{name}, 32 connections", measured) for name, measured in found.items()),
         ratio("gateway / nginx hop, requests per second", gateway.per_s, hop.per_s, at_least=1 / 14),
         ratio("gateway / bare proxy, requests per second", gateway.per_s, bare.per_s, at_least=0.7),
-        Figure(what="gateway / bare proxy, by CPU per request", figure=f"{bare.cpu_us / gateway.cpu_us:.2f}"),
+        Figure(what="gateway / nginx hop, by CPU per request", figure=share(hop.cpu_us / gateway.cpu_us)),
+        Figure(what="gateway / bare proxy, by CPU per request", figure=share(bare.cpu_us / gateway.cpu_us)),
+        Figure(
+            what="share of its core that the bare proxy got; far below 1 the machine was busy: read no rates",
+            figure=share(bare.cpu_us * bare.per_s / 1e6),
+        ),
     ]
 
 

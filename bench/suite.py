@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,3 +50,10 @@ BENCHMARKS: dict[str, Entry] = {
     "whatif": Entry("replay", "The what-if"),
     "month": Entry("month", "The model against a live gateway, the whole month"),
 }
+
+
+def measure(name: str, seconds: int, rounds: int, cores: Cores) -> Sequence[Figure]:
+    """One benchmark, in a folder that is there only as long."""
+    with tempfile.TemporaryDirectory(prefix="capline-bench-") as folder:
+        setting = Setting(folder=Path(folder), cores=cores, seconds=seconds, rounds=rounds)
+        return BENCHMARKS[name].run(setting)
