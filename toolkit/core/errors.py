@@ -8,6 +8,7 @@
     ├── LoadError           a file that cannot become receipts
     ├── VerifyError         an export whose proof cannot be attempted
     ├── QueryError          a question that receipts or prices cannot answer as put
+    ├── CorrectionError     a receipt that no correction can settle
     └── StoreUnavailable    counters or ledger cannot be trusted now
 
 Outcomes (a refusal, an unpriced answer, a usage that does not add up) are values, never exceptions.
@@ -58,6 +59,10 @@ class VerifyError(CaplineError, ValueError):
 
 class QueryError(CaplineError, ValueError):
     """A question with a word that is not known; the message lists those that are."""
+
+
+class CorrectionError(CaplineError, ValueError):
+    """A receipt that has a cost already, or never had one to settle."""
 
 
 class StoreUnavailable(CaplineError, RuntimeError):
