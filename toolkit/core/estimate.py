@@ -11,10 +11,18 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Literal, NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, PICO_PER_NANO, nano_down, nano_up
-from toolkit.core.pricing import PriceList, PriceRow, Unpriced, dearest_input_rate, row_for
+from toolkit.core.pricing import (
+    PriceList,
+    PriceRow,
+    Unpriced,
+    dearest_input_rate,
+    dearest_output_rate,
+    row_for,
+)
 from toolkit.core.tiers import STANDARD
 
 UndeclaredOutput = Literal["default", "model_max", "refuse"]
@@ -41,6 +49,7 @@ class CallBounds:
     choices: int = 1
     prompt_meters: frozenset[str] = frozenset({"input", "cache_read"})
     tier: str = STANDARD
+    """What may be asked or served, such as `fast us`: the hold covers the standard row and each part of it."""
     fees: tuple[tuple[str, int], ...] = ()
     """Units of paid tools the request allows: (name, most uses)."""
 
@@ -109,9 +118,9 @@ def estimate(
     if output is None:
         output = most if undeclared == "model_max" else min(default_output, most)
     input_pico = input_tokens * max([dearest_input_rate(row, bounds.prompt_meters) for row in rows])
-    output_rate = max([row.rates.get(meter, 0) for row in rows for meter in ("output", "audio_output")])
+    output_rate = max([dearest_output_rate(row) for row in rows])
     for name, most_uses in bounds.fees:
-        input_pico += most_uses * max([row.fees.get(name, 0) for row in rows])
+        input_pico += ceil(most_uses * max([row.fees.get(name, 0) for row in rows]))
     hold = nano_up(input_pico + output * bounds.choices * output_rate)
     return Estimate(
         hold_nano_usd=min(hold, LARGEST_INTEGER),
@@ -130,18 +139,18 @@ def estimate(
 def _rows_it_can_incur(
     prices: PriceList, provider: str, model: str, bounds: CallBounds, at: datetime
 ) -> list[PriceRow] | Unpriced:
-    """The base row, the long-context rows within reach, and the asked tier's; the base row comes first."""
+    """The base row first, then the long-context, peak and asked tiers' rows that the call may be priced by."""
     base = row_for(prices, provider, model, at)
     if isinstance(base, Unpriced):
         base = row_for(prices, provider, model, at, tier=bounds.tier)
         if isinstance(base, Unpriced):
             return base
     prompt = _input_bound(bounds, base.max_input_tokens)
-    tiers = (STANDARD, bounds.tier)
+    words = {STANDARD, *bounds.tier.split(" ")}
     others = [
         row
         for row in prices.in_force(provider, model, at)
-        if row is not base and row.tier in tiers and prompt > row.above
+        if row is not base and prompt > row.above and words.issuperset(row.tier.split(" "))
     ]
     return [base, *others]
 

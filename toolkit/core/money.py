@@ -69,6 +69,18 @@ def parse_rate(text: str, *, per: int = 1_000_000) -> int:
     return pico
 
 
+def parse_fee(text: str, *, per: int = 1) -> int | Fraction:
+    """A list fee in USD per `per` units, as decimal text, to pico-USD per unit, exactly.
+
+    >>> parse_fee("0.01")
+    10000000000
+    >>> parse_fee("1.02", per=3_600)
+    Fraction(850000000, 3)
+    """
+    fee = Fraction(parse_usd(text) * PICO_PER_NANO, per)
+    return fee.numerator if fee.denominator == 1 else fee
+
+
 def nano_half_even(pico: int | Fraction) -> NanoUsd:
     """Pico-USD to nano-USD, half to even: the one rounding of a receipt's cost.
 
@@ -81,7 +93,7 @@ def nano_half_even(pico: int | Fraction) -> NanoUsd:
     return NanoUsd(whole + up)
 
 
-def nano_up(pico: int) -> NanoUsd:
+def nano_up(pico: int | Fraction) -> NanoUsd:
     """Pico-USD to nano-USD, up: the rounding of a hold."""
     return NanoUsd(-(-pico // PICO_PER_NANO))
 

@@ -2,7 +2,8 @@
 
 A model is found by its exact id or a listed alias, never by prefix or resemblance. The row in force at
 admission prices every meter at its own rate; a meter, tier or instant without a rate makes the answer
-unpriced, with the reason.
+unpriced, with the reason. Turns of another model inside one answer are units named `<model>/<meter>`, and
+that model's own row prices them.
 """
 
 from __future__ import annotations
@@ -11,23 +12,44 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from math import ceil
+from typing import Literal, NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, NanoUsd, nano_half_even
 from toolkit.core.tiers import STANDARD
-from toolkit.core.usage import METERS, PROMPT_METERS, Usage
+from toolkit.core.usage import METERS, PROMPT_METERS, Quantity, Usage
 
 _FINE_TUNE = "ft:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Hours of a day in which a dearer row holds, all in UTC: `[start, end)` pairs of whole hours.
+
+    `weekdays` are ISO numbers, Monday is 1; on `except_dates` there is no peak.
+    """
+
+    hours: tuple[tuple[int, int], ...]
+    weekdays: frozenset[int] = frozenset(range(1, 8))
+    except_dates: frozenset[date] = frozenset()
+
+    def holds(self, at: datetime) -> bool:
+        """Whether the UTC instant `at` is in a peak hour of a day that has one."""
+        return (
+            any(start <= at.hour < end for start, end in self.hours)
+            and at.isoweekday() in self.weekdays
+            and at.date() not in self.except_dates
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
     """One model's rates in one tier over one interval. Rates are pico-USD per token, fees pico-USD per unit.
 
-    `prompt_above` is None for the base row; a long-context row prices the whole request when its whole
-    prompt has more tokens than that.
+    The base row has no threshold; a long-context row prices the whole request when its whole prompt has more
+    tokens than `prompt_above`, or at least `prompt_from`. A row with a `peak` goes before the row beside it
+    while its hours hold. `tier` is one text, such as `standard` or `batch us` (`toolkit.core.tiers`).
     """
 
     provider: str
@@ -36,23 +58,32 @@ class PriceRow:
     kind: str = "chat"
     tier: str = STANDARD
     prompt_above: int | None = None
+    prompt_from: int | None = None
+    peak: Peak | None = None
     effective_from: datetime | None = None
     effective_to: datetime | None = None
     rates: Mapping[str, int]
-    fees: Mapping[str, int] = field(default_factory=dict)
+    fees: Mapping[str, int | Fraction] = field(default_factory=dict)
     max_input_tokens: int
     max_output_tokens: int
     sources: tuple[str, ...] = ()
     id: str = field(init=False, compare=False)
-    """The row's name on receipts: provider/model, tier, threshold and start, unique within a list."""
+    """The row's name on receipts: provider/model, tier, threshold, peak and start, unique within a list."""
     above: int = field(init=False, repr=False, compare=False)
-    """`prompt_above`, and -1 for the base row: the row prices a prompt of more tokens than this."""
+    """The threshold, and -1 for the base row: the row prices a prompt of more tokens than this."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "above", -1 if self.prompt_above is None else self.prompt_above)
         parts = [f"{self.provider}/{self.model}", self.tier]
+        above = -1
         if self.prompt_above is not None:
-            parts.append(f">{self.prompt_above}")
+            above = self.prompt_above
+            parts.append(f">{above}")
+        elif self.prompt_from is not None:
+            above = self.prompt_from - 1
+            parts.append(f">={self.prompt_from}")
+        object.__setattr__(self, "above", above)
+        if self.peak is not None:
+            parts.append("peak")
         if self.effective_from is not None:
             parts.append(f"@{self.effective_from.replace(tzinfo=None).isoformat()}Z")
         object.__setattr__(self, "id", " ".join(parts))
@@ -68,19 +99,25 @@ class PricedLine(NamedTuple):
     """One meter's part of a cost, exact, in pico-USD."""
 
     meter: str
-    quantity: int | Decimal
-    rate_pico_usd: int
+    quantity: Quantity
+    rate_pico_usd: int | Fraction
     pico_usd: int | Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A cost in nano-USD, rounded once, half to even, on the exact sum of its lines."""
+    """A cost in nano-USD, rounded once, half to even, on the exact sum of its lines.
+
+    `priced_partial` is a lower bound, for the `reason` given; `no_charge` an error that the provider does not
+    bill.
+    """
 
     cost_nano_usd: NanoUsd
     price_list: str
     price_row: str
     lines: tuple[PricedLine, ...]
+    status: Literal["priced", "priced_partial", "no_charge"] = "priced"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +127,7 @@ class Unpriced:
     reason: str
     price_list: str
     price_row: str | None = None
+    status: Literal["unpriced"] = field(default="unpriced", init=False)
 
 
 class PriceList:
@@ -125,7 +163,10 @@ class PriceList:
         return rows
 
     def in_force(self, provider: str, model: str, at: datetime) -> tuple[PriceRow, ...]:
-        """Those of `find` whose interval holds `at`; kept, since between two edges of the list they are the same."""
+        """Those of `find` whose interval holds `at`, peak rows at any hour.
+
+        They are kept, since between two edges of the list they are the same.
+        """
         key = (provider, model, bisect_right(self._steps, at))
         rows = self._in_force.get(key)
         if rows is None:
@@ -163,30 +204,82 @@ def price(
             if rate is None:
                 return Unpriced(reason="rate_missing", price_list=prices.id, price_row=row.id)
             lines.append(PricedLine(meter, count, rate, count * rate))
-    for unit, quantity in usage.units.items():
-        if quantity:
-            fee = row.fees.get(unit)
-            if fee is None:
-                return Unpriced(reason="rate_missing", price_list=prices.id, price_row=row.id)
-            part = quantity * fee if isinstance(quantity, int) else Fraction(quantity) * fee
-            lines.append(PricedLine(unit, quantity, fee, part))
+    if usage.units:
+        counted = _unit_lines(prices, row, usage.units, at, tier)
+        if isinstance(counted, Unpriced):
+            return counted
+        lines += counted
     cost = nano_half_even(sum([line.pico_usd for line in lines]))
     if cost > LARGEST_INTEGER:
         return Unpriced(reason="usage_invalid", price_list=prices.id, price_row=row.id)
     return Priced(cost_nano_usd=cost, price_list=prices.id, price_row=row.id, lines=tuple(lines))
 
 
+def _unit_lines(
+    prices: PriceList, row: PriceRow, units: Mapping[str, Quantity], at: datetime, tier: str
+) -> list[PricedLine] | Unpriced:
+    """What is counted by name: at the row's fees, or at the row of the other model that the name says."""
+    lines: list[PricedLine] = []
+    others: dict[str, dict[str, Quantity]] = {}
+    for unit, quantity in units.items():
+        fee = row.fees.get(unit)
+        if not quantity:
+            continue
+        if fee is not None:
+            lines.append(_line(unit, quantity, fee))
+        elif "/" in unit:
+            other, _, meter = unit.rpartition("/")
+            others.setdefault(other, {})[meter] = quantity
+        else:
+            return Unpriced(reason="rate_missing", price_list=prices.id, price_row=row.id)
+    for other, counts in others.items():
+        turns = _other_models_lines(prices, row.provider, other, counts, at, tier)
+        if isinstance(turns, Unpriced):
+            return turns
+        lines += turns
+    return lines
+
+
+def _other_models_lines(
+    prices: PriceList, provider: str, model: str, counts: Mapping[str, Quantity], at: datetime, tier: str
+) -> list[PricedLine] | Unpriced:
+    """The turns that another model of the provider took inside the answer, at that model's own row."""
+    prompt = sum([int(count) for meter, count in counts.items() if meter in PROMPT_METERS])
+    row = row_for(prices, provider, model, at, tier=tier, prompt=prompt)
+    if isinstance(row, Unpriced):
+        return row
+    if counts.keys() - row.rates.keys():
+        return Unpriced(reason="rate_missing", price_list=prices.id, price_row=row.id)
+    return [_line(f"{model}/{meter}", count, row.rates[meter]) for meter, count in counts.items()]
+
+
+def _line(unit: str, quantity: Quantity, fee: int | Fraction) -> PricedLine:
+    exact = quantity if isinstance(quantity, int) else Fraction(quantity)
+    return PricedLine(unit, quantity, fee, exact * fee)
+
+
 def row_for(
     prices: PriceList, provider: str, model: str, at: datetime, *, tier: str = STANDARD, prompt: int = 0
 ) -> PriceRow | Unpriced:
-    """The one row that prices a call, or why there is none."""
+    """The one row that prices a call: of the highest threshold passed, in its peak if `at` is in one.
+
+    Where there is none, why.
+    """
     in_force = prices.in_force(provider, model, at)
     if not in_force:
         return Unpriced(reason=_why_not_listed(prices, provider, model), price_list=prices.id)
-    reached = [row for row in in_force if row.tier == tier and prompt > row.above]
+    reached = [
+        row
+        for row in in_force
+        if row.tier == tier and prompt > row.above and (row.peak is None or row.peak.holds(at))
+    ]
     if not reached:
         return Unpriced(reason="no_list_price_for_service_tier", price_list=prices.id)
-    return reached[0] if len(reached) == 1 else max(reached, key=lambda row: row.above)
+    return reached[0] if len(reached) == 1 else max(reached, key=_precedence)
+
+
+def _precedence(row: PriceRow) -> tuple[int, bool]:
+    return row.above, row.peak is not None
 
 
 def _why_not_listed(prices: PriceList, provider: str, model: str) -> str:
@@ -203,5 +296,24 @@ def list_at(lists: Iterable[PriceList], at: datetime) -> PriceList | None:
 
 
 def dearest_input_rate(row: PriceRow, meters: Iterable[str]) -> int:
-    """The dearest of the row's rates among the prompt meters that a request can incur: pico-USD per token."""
-    return max([row.rates.get(meter, 0) for meter in meters if meter in PROMPT_METERS], default=0)
+    """The dearest of the row's rates among the prompt meters that a request can incur: pico-USD per token.
+
+    A class of prompt tokens that has a fee of its own counts too.
+    """
+    rates = [row.rates.get(meter, 0) for meter in meters if meter in PROMPT_METERS]
+    return max(rates + _token_fees(row, output=False), default=0)
+
+
+def dearest_output_rate(row: PriceRow) -> int:
+    """The dearest of the row's rates for output of any class: pico-USD per token."""
+    rates = [row.rates.get("output", 0), row.rates.get("audio_output", 0)]
+    return max(rates + _token_fees(row, output=True))
+
+
+def _token_fees(row: PriceRow, *, output: bool) -> list[int]:
+    """Fees of token classes, rounded up: `image_output_tokens` is of the output, any other of the prompt."""
+    return [
+        ceil(fee)
+        for unit, fee in row.fees.items()
+        if unit.endswith("_tokens") and ("output" in unit) == output
+    ]

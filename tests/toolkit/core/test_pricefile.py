@@ -45,11 +45,13 @@ def parse(*rows: Any, **changed: Any) -> Any:
 
 
 def test_a_list_loads_with_its_date_hash_and_rows(tmp_path: Path) -> None:
-    body = content(entry(aliases=["M2"], fees={"search": "0.01"}, sources=["a"], effective_from="2026-01-01"))
+    body = content(
+        entry(aliases=["M2"], fees={"web_search": "0.01"}, sources=["a"], effective_from="2026-01-01")
+    )
     prices = load_price_file(write(tmp_path, body))
     assert prices.id == f"2026-11-20+sha256:{content_hash(body)[:12]}"
     (row,) = prices.find("openai", "m2")
-    assert (row.rates["input"], row.fees["search"], row.sources) == (50_000, 10_000_000_000, ("a",))
+    assert (row.rates["input"], row.fees["web_search"], row.sources) == (50_000, 10_000_000_000, ("a",))
     assert (row.max_input_tokens, row.max_output_tokens) == (1, 0)
     assert row.id == "openai/m standard @2026-01-01T00:00:00Z"
 
@@ -150,7 +152,42 @@ def test_a_list_without_date_or_rows_does_not_load(changed: dict[str, Any], said
         ({"rates": {"reasoning": "1"}}, "'reasoning' is not a token meter"),  # B61
         ({"rates": {"cache_read_x": "1"}}, "'cache_read_x' is not a token meter"),
         ({"fees": None}, "fees must be an object"),
-        ({"fees": {"search": 1}}, "fees must be an object"),
+        ({"fees": {"web_search": 1}}, "the fee web_search must be decimal text"),
+        ({"fees": {"web_search": 0.01}}, "the fee web_search must be decimal text"),
+        ({"fees": {"web_search": "-0.01"}}, "is not an amount"),
+        ({"fees": {"web_search": {"usd": "1"}}}, "the fee web_search has the fields usd and per"),
+        ({"fees": {"web_search": {"usd": "1", "per": 2, "unit": "x"}}}, "has the fields usd and per"),
+        ({"fees": {"web_search": {"usd": 1, "per": 2}}}, "the fee web_search must be decimal text"),
+        ({"fees": {"web_search": {"usd": "1", "per": 0}}}, "per a whole number of units"),
+        ({"fees": {"web_search": {"usd": "1", "per": True}}}, "per a whole number of units"),
+        ({"fees": {"websearch": "1"}}, "'websearch' is not a unit"),
+        ({"fees": {"openai/m/input": "1"}}, "'openai/m/input' is not a unit"),
+        ({"fees": {"images": "100.000001"}}, "images at 100.000001 USD per 1 is beyond any list price"),
+        ({"fees": {"image_output_tokens": "0.010001"}}, "is beyond any list price"),
+        ({"rates": {"input": "10000.000001"}}, "input at 10000.000001 USD per million tokens is beyond"),
+        ({"rates": {}}, "a row has a rate or a fee"),
+        ({"rates": {"output": "1"}}, "a chat row that prices output prices input too"),
+        ({"rates": {"audio_output": "1"}}, "a chat row that prices output prices input too"),
+        ({"kind": "chta"}, "kind 'chta' is none of chat, embedding"),
+        ({"tier": "us batch"}, "is not a tier, or not in the order"),
+        ({"tier": "batch standard"}, "is not a tier, or not in the order"),
+        ({"tier": "batch  us"}, "is not a tier, or not in the order"),
+        ({"tier": "Batch"}, "is not a tier, or not in the order"),
+        ({"prompt_from": 0}, "prompt_from must be a whole number of tokens, 1 or more"),
+        ({"prompt_from": 6, "prompt_above": 5}, "are two thresholds"),
+        ({"peak": [1, 4]}, "peak has the fields"),
+        ({"peak": {"hours": [[1, 4]], "zone": "UTC"}}, "peak has the fields"),
+        ({"peak": {}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[4, 4]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[1, 25]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[-1, 4]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[1, 2, 3]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[1, True]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": [[1, 4], [3, 6]]}}, "peak hours are pairs"),
+        ({"peak": {"hours": "1-4"}}, "hours must be a list"),
+        ({"peak": {"hours": [[1, 4]], "weekdays": [0]}}, "peak weekdays are ISO numbers"),
+        ({"peak": {"hours": [[1, 4]], "weekdays": [8]}}, "peak weekdays are ISO numbers"),
+        ({"peak": {"hours": [[1, 4]], "except_dates": ["soon"]}}, "soon"),
         ({"max_input_tokens": 0}, "max_input_tokens must be a whole number of tokens, 1 or more"),
         ({"max_input_tokens": True}, "max_input_tokens must be a whole number"),
         ({"max_input_tokens": "5"}, "max_input_tokens must be a whole number"),
@@ -192,6 +229,8 @@ JUNE, JULY, AUGUST = "2026-06-01", "2026-07-01", "2026-08-01"
         ({"aliases": ["x"]}, {"model": "X"}),  # one name, whatever the case
         ({"aliases": ["x"]}, {"model": "n", "aliases": ["X"]}),
         ({"prompt_above": 5}, {"prompt_above": 5}),
+        ({"prompt_above": 5}, {"prompt_from": 6}),  # the same prompts in other words
+        ({"peak": {"hours": [[1, 4]]}}, {"peak": {"hours": [[6, 10]]}}),  # one peak row lists all its hours
     ],
 )
 def test_two_rows_of_one_name_are_never_in_force_at_once(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -207,6 +246,8 @@ def test_two_rows_of_one_name_are_never_in_force_at_once(one: dict[str, Any], ot
         ({"effective_to": JUNE}, {"effective_from": JULY}),
         ({"tier": "flex"}, {}),
         ({"prompt_above": 5}, {}),
+        ({"prompt_above": 5}, {"prompt_from": 5}),
+        ({"peak": {"hours": [[1, 4]]}}, {}),
         ({"provider": "azure"}, {}),
         ({"model": "n"}, {}),
     ],
