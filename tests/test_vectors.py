@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from tests.toolkit.core.builders import prices
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.money import parse_rate
 from toolkit.core.pricing import Priced, PriceList, PriceRow, Unpriced, price
-from toolkit.core.usage import Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import Usage, UsageProblem
 from toolkit.core.windows import parse_instant
 
 Vector = dict[str, Any]

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.errors import QueryError
 from toolkit.core.money import NanoUsd
 from toolkit.core.pricing import Priced, PriceList, Unpriced
 from toolkit.core.pricing import price as price_usage
 from toolkit.core.tiers import STANDARD, anthropic_tier, openai_tier
-from toolkit.core.usage import Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import Usage, UsageProblem
 from toolkit.core.windows import parse_instant, require_utc
 from toolkit.datasets import load_prices
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from toolkit.core.admission import claims_for, verdict
 from toolkit.core.caps import Cap, CapBook
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.counters import NOTHING, Counted, Counters
 from toolkit.core.decisions import CallFacts, Refused
 from toolkit.core.estimate import CallBounds, estimate
 from toolkit.core.pricing import Priced, PriceList, Unpriced, list_at, price
 from toolkit.core.receipts import Receipt, Status, counted_of, usage_columns
 from toolkit.core.scopes import Attribution
-from toolkit.core.usage import Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import Usage, UsageProblem
 from toolkit.synth_traffic import MICRO, Answer, Outcome, Request, Session, answer
 from toolkit.synth_world import MONTH_START
 

@@ -21,9 +21,10 @@ from gateway.dialects.base import (
     with_fields,
 )
 from gateway.refusals import Refusal
+from toolkit.core.conventions import anthropic_messages
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import anthropic_tier
-from toolkit.core.usage import PROMPT_METERS, UsageProblem, anthropic_messages
+from toolkit.core.usage import PROMPT_METERS, UsageProblem
 
 ROUTE = "/v1/messages"
 

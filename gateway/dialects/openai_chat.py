@@ -23,9 +23,10 @@ from gateway.dialects.base import (
     with_fields,
 )
 from gateway.refusals import Refusal
+from toolkit.core.conventions import openai_chat
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import PROMPT_METERS, UsageProblem, openai_chat
+from toolkit.core.usage import PROMPT_METERS, UsageProblem
 
 ROUTE = "/v1/chat/completions"
 

@@ -26,9 +26,10 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.money import LARGEST_NANO_USD, NANO_PER_USD
 from toolkit.core.receipts import RECEIPT_COLUMNS, usage_columns
-from toolkit.core.usage import Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import Usage, UsageProblem
 from toolkit.core.windows import instant_text, parse_instant
 from toolkit.sources.common import Blob, Part, Rejected, json_object, lines_of, typed
 

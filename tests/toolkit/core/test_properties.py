@@ -17,6 +17,7 @@ from tests.toolkit.core.builders import AT, bring_to, call, caller, cap, prices,
 from toolkit.core.admission import claims_for, room_in, taken_by, verdict
 from toolkit.core.caps import EACH, Cap, CapBook, Match
 from toolkit.core.chain import canonical
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.counters import Counted, Counters
 from toolkit.core.decisions import Admitted, Balance, BalanceKey, CallFacts, CapLook, Refused
 from toolkit.core.estimate import CallBounds, estimate
@@ -34,7 +35,7 @@ from toolkit.core.money import (
 )
 from toolkit.core.pricing import Priced, PriceList, PriceRow, Unpriced, price
 from toolkit.core.scopes import LONGEST_VALUE, MOST_FREE_TAGS, SCOPES, parse_tags
-from toolkit.core.usage import METERS, PROMPT_METERS, Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import METERS, PROMPT_METERS, Usage, UsageProblem
 from toolkit.core.windows import (
     WINDOWS,
     Window,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from toolkit.core.conventions import anthropic_messages, openai_chat
 from toolkit.core.money import LARGEST_INTEGER
-from toolkit.core.usage import METERS, PROMPT_METERS, Usage, UsageProblem, anthropic_messages, openai_chat
+from toolkit.core.usage import METERS, PROMPT_METERS, Usage, UsageProblem
 
 Convention = Callable[[Any], Usage | UsageProblem]
 CONVENTIONS = pytest.mark.parametrize("convention", [openai_chat, anthropic_messages])
