@@ -41,12 +41,7 @@ def load_price_file(path: Path) -> PriceList:
     named = _NAME.fullmatch(path.name)
     if named is None:
         raise PriceListError(f"{path.name}: a price file is named <date>-<12 hex of its hash>.json")
-    try:
-        content = json.loads(path.read_text("utf-8"), parse_float=_no_float, parse_constant=_no_float)
-    except (OSError, ValueError) as error:
-        raise PriceListError(f"{path.name}: {error}") from error
-    if not isinstance(content, dict):
-        raise PriceListError(f"{path.name}: a price file is one JSON object")
+    content = read_price_content(path)
     digest = content_hash(content)
     if digest[:12] != named[2]:
         raise PriceListError(
@@ -55,6 +50,17 @@ def load_price_file(path: Path) -> PriceList:
     if content.get("date") != named[1]:
         raise PriceListError(f"{path.name}: its date field says {content.get('date')!r}")
     return parse_price_list(content, source=path.name)
+
+
+def read_price_content(path: Path) -> Mapping[str, Any]:
+    """A price file's JSON as it stands, its rows not yet checked. Raises PriceListError when it is no object."""
+    try:
+        content = json.loads(path.read_text("utf-8"), parse_float=_no_float, parse_constant=_no_float)
+    except (OSError, ValueError) as error:
+        raise PriceListError(f"{path.name}: {error}") from error
+    if not isinstance(content, dict):
+        raise PriceListError(f"{path.name}: a price file is one JSON object")
+    return content
 
 
 def load_price_folder(folder: Path) -> tuple[PriceList, ...]:
