@@ -112,7 +112,8 @@ class Exchange:
         key = provider.api_keys[0] if provider.api_keys else ""
         out = [*self._services.names.to_provider(headers), *self._dialect.authorize(key).items()]
         prepared = self._dialect.prepare(body, candidate.call, candidate.model)
-        return await self._services.upstream.send(provider.url(target), out, prepared)
+        url = provider.url(self._dialect.target(target, candidate.call, candidate.model))
+        return await self._services.upstream.send(url, out, prepared)
 
     async def _take(self, answer: Answer) -> None:
         if 200 <= answer.status < 300:
@@ -125,7 +126,8 @@ class Exchange:
 
     async def _take_whole(self, answer: Answer) -> None:
         body = await self._read(answer)
-        outcome = Outcome("served", answer.status, self._dialect.read_answer(body), len(body))
+        served = self._dialect.read_answer(body, self._candidate.call)
+        outcome = Outcome("served", answer.status, served, len(body))
         receipt = await self._finish(outcome)
         if receipt is None:
             return

@@ -38,6 +38,7 @@ def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
         "model_served": served.model,
         "upstream_id": served.upstream_id,
         "service_tier": served.service_tier,
+        "provider_cost_nano_usd": served.provider_cost_nano_usd,
         "cost_nano_usd": 0 if outcome.status == "failed" else cost,
         "counted_nano_usd": counted_of(
             status=outcome.status,

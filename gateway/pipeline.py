@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gateway.dialects.base import BadRequest, Call, Dialect
+from gateway.dialects.base import Arrival, BadRequest, Call, Dialect
 from gateway.headers import Names, reset_text
 from gateway.ledger import Ledger
 from gateway.policy import Policy, Principal
@@ -69,6 +69,7 @@ class Pipeline:
         principal: Principal,
         dialect: Dialect,
         tag_lines: Sequence[bytes],
+        arrival: Arrival,
         body: bytes,
         at: datetime,
         draft: Draft,
@@ -78,7 +79,7 @@ class Pipeline:
         draft.update(customer=tags.customer, run=tags.run, tags=tags.free, project=principal.project)
         try:
             project = draft["project"] = project_of(tags, principal.project)
-            call = dialect.parse(body)
+            call = dialect.parse(body, arrival)
         except (BadRequest, InvalidTags) as error:
             return Refusal(code="invalid_request", message=str(error))
         draft.update(model_requested=call.model, stream=call.stream, output_limit=call.bounds.output_limit)

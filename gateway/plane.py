@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
 from gateway.dialects import DIALECTS, dialect_of
-from gateway.dialects.base import Dialect
+from gateway.dialects.base import Arrival, Dialect
 from gateway.exchange import Exchange, Services, request_ids
 from gateway.headers import raw
 from gateway.ids import NewId
@@ -112,7 +112,8 @@ class DataPlane:
         policy = self._policy.current
         at = draft["admitted_at"] = self._services.clock()
         tag_lines = [value for name, value in headers if name == self._services.names.tags]
-        candidate = self._pipeline.understand(policy, principal, dialect, tag_lines, body, at, draft)
+        arrival = Arrival(target, headers)
+        candidate = self._pipeline.understand(policy, principal, dialect, tag_lines, arrival, body, at, draft)
         if isinstance(candidate, Refusal):
             await self._refuse(client, dialect, candidate, draft)
             return

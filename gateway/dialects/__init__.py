@@ -8,8 +8,12 @@ from gateway.dialects.base import Dialect
 DIALECTS: tuple[Dialect, ...] = (openai_chat.DIALECT, anthropic_messages.DIALECT)
 
 _BY_ROUTE = {route: dialect for dialect in DIALECTS for route in dialect.routes}
+_BY_PATTERN = [(dialect.pattern, dialect) for dialect in DIALECTS if dialect.pattern is not None]
 
 
 def dialect_of(path: str) -> Dialect | None:
     """The dialect that serves a path, None for a route that cannot be metered."""
-    return _BY_ROUTE.get(path)
+    exact = _BY_ROUTE.get(path)
+    if exact is not None:
+        return exact
+    return next((dialect for pattern, dialect in _BY_PATTERN if pattern.fullmatch(path)), None)

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.base import (
+    JUST_A_BODY,
+    Arrival,
     Body,
     Call,
     Dialect,
@@ -82,7 +84,7 @@ _message = msgspec.json.Decoder(_Message)
 _event = msgspec.json.Decoder(_Event)
 
 
-def parse(body: bytes) -> Call:
+def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
     """What a messages request says about itself. Raises BadRequest."""
     request: _Request = decode(_Request, body)
     check_model(request.model)
@@ -129,7 +131,7 @@ def prepare(body: bytes, call: Call, model: str) -> bytes:
     return body if model == call.model else with_fields(body, model=model)
 
 
-def read_answer(body: bytes) -> Served:
+def read_answer(body: bytes, _call: Call | None = None) -> Served:
     """The facts of a whole JSON answer; unreadable JSON has no usage."""
     try:
         return _served(_message.decode(body))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from gateway.refusals import Refusal
+from gateway.upstream import RawHeaders
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import STANDARD
 from toolkit.core.usage import Usage, UsageProblem
@@ -26,14 +28,33 @@ class BadRequest(Exception):
     """A body that no provider could answer; the message is for the client and names the field, never a value."""
 
 
+class Arrival(NamedTuple):
+    """What came with a body and may say something about it: a model in the path, the boundary of a form."""
+
+    target: str = ""
+    """The path, and the query that came with it."""
+    headers: RawHeaders = ()
+
+    @property
+    def content_type(self) -> str:
+        """The body's declared type with its parameters, empty when none is declared."""
+        return next((value for name, value in self.headers if name == b"content-type"), b"").decode("latin-1")
+
+
+JUST_A_BODY = Arrival()
+"""Nothing beside the body."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What the gateway reads of a request's body. `wants_usage` tells whether the client asked for a stream's usage."""
+    """What the gateway reads of a request. `wants_usage` tells whether the client asked for a stream's usage."""
 
     model: str
     stream: bool
     bounds: CallBounds
     wants_usage: bool = True
+    usage_style: str = "openai"
+    """The usage convention of the provider that was chosen; set by the pipeline where it is not the dialect's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +67,8 @@ class Served:
     tier: str = STANDARD
     """The price list's word for the tier that was served."""
     usage: Usage | UsageProblem = field(default_factory=lambda: UsageProblem("usage_missing"))
+    provider_cost_nano_usd: int | None = None
+    """What the provider says it cost, kept beside our cost and never added up."""
 
 
 class Handling(Enum):
@@ -71,16 +94,29 @@ class StreamMeter(Protocol):
         """What is known so far."""
 
 
+def _same_target(target: str, _call: Call, _model: str) -> str:
+    return target
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One provider dialect. Adding one is one file, one line in `DIALECTS`, and its captures."""
+    """One route of a provider's dialect. Adding one is one file, one line in `DIALECTS`, and its captures.
+
+    Several may share the `name` by which providers are configured: then they refuse and authorize alike.
+    """
 
     name: str
-    routes: frozenset[str]
-    parse: Callable[[bytes], Call]
+    routes: frozenset[str] = frozenset()
+    """The paths that are its own, as they stand."""
+    pattern: re.Pattern[str] | None = None
+    """The whole of a path that has an id or a model in it."""
+    parse: Callable[[bytes, Arrival], Call]
+    """A request as it came -> what it says about itself. Raises BadRequest."""
     prepare: Callable[[bytes, Call, str], bytes]
     """(body, call, the provider's own model id) -> the body to send: byte for byte unless something must change."""
-    read_answer: Callable[[bytes], Served]
+    target: Callable[[str, Call, str], str] = _same_target
+    """(target, call, the provider's own model id) -> path and query to send; the same unless a model stands in it."""
+    read_answer: Callable[[bytes, Call], Served]
     stream_meter: Callable[[Call], StreamMeter]
     render: Callable[[Refusal, str], bytes]
     """(refusal, request id) -> the body in this dialect's own error shape."""

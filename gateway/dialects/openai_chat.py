@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from gateway.dialects.base import (
+    JUST_A_BODY,
     MOST_CHOICES,
+    Arrival,
     BadRequest,
     Body,
     Call,
@@ -22,7 +25,7 @@ from gateway.dialects.base import (
     parsed,
     with_fields,
 )
-from gateway.refusals import Refusal
+from gateway.dialects.openai_shape import authorize, is_spend_limit, provider_cost, render
 from toolkit.core.conventions import openai_chat
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import openai_tier
@@ -34,12 +37,6 @@ IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
 
 _PROMPT_METERS = frozenset(PROMPT_METERS)
-_SPEND_LIMITS = (
-    b"organization_spend_limit_exceeded",
-    b"project_spend_limit_exceeded",
-    b"credit_balance_exhausted",
-    b"insufficient_quota",
-)
 _MEDIA = re.compile(rb'"(?:image_url|input_audio|file)"')
 
 
@@ -72,11 +69,11 @@ class _Options(msgspec.Struct):
     stream_options: dict[str, msgspec.Raw] | None = None
 
 
-_answer = msgspec.json.Decoder(_Answer)
+_answer = msgspec.json.Decoder(_Answer, float_hook=Decimal)
 _options = msgspec.json.Decoder(_Options)
 
 
-def parse(body: bytes) -> Call:
+def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
     """What a chat request says about itself. Raises BadRequest."""
     request: _Request = decode(_Request, body)
     check_model(request.model)
@@ -111,7 +108,7 @@ def prepare(body: bytes, call: Call, model: str) -> bytes:
     return with_fields(body, **changed) if changed else body
 
 
-def read_answer(body: bytes) -> Served:
+def read_answer(body: bytes, _call: Call | None = None) -> Served:
     """The facts of a whole JSON answer; unreadable JSON has no usage."""
     try:
         return _served(_answer.decode(body))
@@ -159,28 +156,6 @@ class ChatStreamMeter:
         return _served(self._answer)
 
 
-def render(refusal: Refusal, request_id: str) -> bytes:
-    """`{"error": {"message", "type", "param", "code", "details"}}`."""
-    error = {
-        "message": refusal.message,
-        "type": refusal.openai_type,
-        "param": None,
-        "code": refusal.code,
-        "details": {**refusal.details, "request_id": request_id},
-    }
-    return msgspec.json.encode({"error": error})
-
-
-def authorize(api_key: str) -> Mapping[str, str]:
-    """OpenAI's bearer token."""
-    return {"authorization": f"Bearer {api_key}"}
-
-
-def is_spend_limit(status: int, body: bytes) -> bool:
-    """OpenAI answers 429 when its own spend limit or credit is used up (facts/clients)."""
-    return status == 429 and any(code in body for code in _SPEND_LIMITS)
-
-
 def _served(answer: _Answer) -> Served:
     return Served(
         model=answer.model,
@@ -188,6 +163,7 @@ def _served(answer: _Answer) -> Served:
         service_tier=answer.service_tier,
         tier=openai_tier(answer.service_tier),
         usage=openai_chat(answer.usage) if answer.usage is not None else UsageProblem("usage_missing"),
+        provider_cost_nano_usd=provider_cost(answer.usage),
     )
 
 
