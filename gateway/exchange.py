@@ -110,7 +110,8 @@ class Exchange:
     async def _send(self, target: str, headers: RawHeaders, body: bytes) -> Answer:
         candidate, provider = self._candidate, self._candidate.provider
         key = provider.api_keys[0] if provider.api_keys else ""
-        out = [*self._services.names.to_provider(headers), *self._dialect.authorize(key).items()]
+        out = self._services.names.to_provider(headers)
+        out.extend(self._dialect.authorize(key).items())
         prepared = self._dialect.prepare(body, candidate.call, candidate.model)
         url = provider.url(self._dialect.target(target, candidate.call, candidate.model))
         return await self._services.upstream.send(url, out, prepared)
@@ -131,8 +132,8 @@ class Exchange:
         receipt = await self._finish(outcome)
         if receipt is None:
             return
-        figures = self._services.names.cost(receipt.cost_nano_usd)
-        await self._client.answer(answer.status, self._headers(answer.headers, figures), body)
+        headers = self._headers(answer.headers, cost_nano_usd=receipt.cost_nano_usd)
+        await self._client.answer(answer.status, headers, body)
 
     async def _take_error(self, answer: Answer) -> None:
         body = await self._read(answer)
@@ -142,10 +143,10 @@ class Exchange:
             return
         final = {"x-should-retry": "false"} if self._dialect.is_spend_limit(answer.status, body) else {}
         kept = [(name, value) for name, value in answer.headers if not final or name != b"x-should-retry"]
-        await self._client.answer(answer.status, self._headers(kept, final), body)
+        await self._client.answer(answer.status, [*self._headers(kept), *raw(final.items())], body)
 
     async def _take_stream(self, answer: Answer) -> None:
-        await self._client.start(answer.status, self._headers(answer.headers, {}))
+        await self._client.start(answer.status, self._headers(answer.headers))
         meter = self._meter = self._dialect.stream_meter(self._candidate.call)
         splitter = EventSplitter()
         held = b""
@@ -188,7 +189,7 @@ class Exchange:
         """Our own words in the dialect's shape, under the ids that its SDK looks for."""
         operation_id = self._draft["operation_id"]
         own = {**refusal.response_headers(), **request_ids(operation_id)}
-        headers = self._headers([(b"content-type", b"application/json")], own, budget=budget)
+        headers = [*self._headers([(b"content-type", b"application/json")], budget=budget), *raw(own.items())]
         await self._client.answer(refusal.status, headers, self._dialect.render(refusal, operation_id))
 
     async def _finish(self, outcome: Outcome) -> Receipt | None:
@@ -235,12 +236,16 @@ class Exchange:
         _ignore(ledger.record(receipt, self._trace, closes_intent=True))
         await self._answer_refusal(refusal, budget=False)
 
-    def _headers(self, headers: RawHeaders, more: dict[str, str], *, budget: bool = True) -> RawHeaders:
+    def _headers(
+        self, headers: RawHeaders, *, cost_nano_usd: int | None = None, budget: bool = True
+    ) -> list[tuple[bytes, bytes]]:
+        """An answer's headers: those given, and ours."""
         names = self._services.names
-        ours = {names.request_id: self._draft["operation_id"], **more}
+        out = names.to_client(headers)
+        out += names.on_answer(self._draft["operation_id"], cost_nano_usd)
         if budget:
-            ours.update(names.on_served(self._decision, self._candidate.at))
-        return [*names.to_client(headers), *raw(ours.items())]
+            out += names.on_served(self._decision, self._candidate.at)
+        return out
 
     def _note_first_byte(self) -> None:
         if self._first_byte_at is None:

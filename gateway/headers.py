@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 
 from gateway.upstream import RawHeaders
-from toolkit.core.decisions import Admitted, CapLook
+from toolkit.core.caps import Cap
+from toolkit.core.decisions import Admitted
 from toolkit.core.money import usd_down, usd_text
-from toolkit.core.windows import period_at
+from toolkit.core.scopes import Scope
+from toolkit.core.windows import Window, period_at
 
 _HOP_BY_HOP = frozenset(
     {
@@ -40,61 +42,75 @@ _NOT_ANSWERED = _HOP_BY_HOP | frozenset({b"content-length", b"content-encoding",
 
 
 class Names:
-    """Header names under one prefix, in lower case."""
+    """Header names under one prefix, in lower case. What rides on every answer is made as bytes, once where it can."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = f"{prefix}-".lower()
         self._raw_prefix = self.prefix.encode()
         self.tags = f"{self.prefix}tags".encode()
         self.request_id = f"{self.prefix}request-id"
-        self.cost_usd = f"{self.prefix}cost-usd"
+        self._raw_request_id = self.request_id.encode()
+        self._raw_cost_usd = f"{self.prefix}cost-usd".encode()
         self._budget = f"{self.prefix}budget-"
+        self._raw_remaining = f"{self._budget}remaining".encode()
+        self._of_cap = lru_cache(maxsize=1024)(self._make_of_cap)
 
-    def to_provider(self, headers: RawHeaders) -> Iterator[tuple[str, str]]:
+    def to_provider(self, headers: RawHeaders) -> list[tuple[str, str]]:
         """A client's headers without ours, hop-by-hop ones and those that the hop sets itself."""
-        dropped = _dropped(_NOT_SENT, headers)
-        for name, value in headers:
-            if name not in dropped and not name.startswith(self._raw_prefix):
-                yield name.decode("latin-1"), value.decode("latin-1")
-        yield "accept-encoding", "identity"
+        dropped, ours = _dropped(_NOT_SENT, headers), self._raw_prefix
+        sent = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in headers
+            if name not in dropped and not name.startswith(ours)
+        ]
+        sent.append(("accept-encoding", "identity"))
+        return sent
 
     def to_client(self, headers: RawHeaders) -> list[tuple[bytes, bytes]]:
         """A provider's headers without hop-by-hop ones, those that are set anew, and any that pose as ours."""
-        dropped = _dropped(_NOT_ANSWERED, headers)
-        return [
-            (name, value)
-            for name, value in headers
-            if name not in dropped and not name.startswith(self._raw_prefix)
-        ]
+        dropped, ours = _dropped(_NOT_ANSWERED, headers), self._raw_prefix
+        return [(name, value) for name, value in headers if name not in dropped and not name.startswith(ours)]
 
-    def on_served(self, decision: Admitted, at: datetime) -> dict[str, str]:
-        """The pair of the tightest armed cap; the customer's own and its three figures where one is armed."""
-        look = decision.customer or decision.named
-        if look is None:
-            return {}
-        headers = self.pair(look)
-        if decision.customer is not None:
-            headers[f"{self._budget}remaining"] = usd_down(max(0, look.headroom))
-            headers[f"{self._budget}cap"] = usd_down(look.limit)
-            headers.update(self.resets_at(look, at))
+    def on_answer(self, operation_id: str, cost_nano_usd: int | None = None) -> list[tuple[bytes, bytes]]:
+        """The request's id, and the priced cost, absent when unpriced."""
+        headers = [(self._raw_request_id, operation_id.encode())]
+        if cost_nano_usd is not None:
+            headers.append((self._raw_cost_usd, usd_text(cost_nano_usd).encode()))
         return headers
 
-    def on_refused(self, look: CapLook, at: datetime) -> dict[str, str]:
+    def on_served(self, decision: Admitted, at: datetime) -> list[tuple[bytes, bytes]]:
+        """The pair of the tightest armed cap; the customer's own and its three figures where one is armed."""
+        customer = decision.customer
+        if customer is not None:
+            remaining = usd_down(max(0, customer.headroom)).encode()
+            of_cap = self._of_cap(customer.cap.scope, customer.cap.window, customer.limit, at.date())
+            return [*of_cap, (self._raw_remaining, remaining)]
+        named = decision.named
+        return [] if named is None else self._of_cap(named.cap.scope, named.cap.window, None, at.date())
+
+    def on_refused(self, cap: Cap, at: datetime) -> dict[str, str]:
         """The pair, and for a customer cap the instant at which it opens again."""
-        return {**self.pair(look), **(self.resets_at(look, at) if look.cap.scope == "customer" else {})}
+        pair = self.pair(cap.scope, cap.window)
+        return {**pair, **self._resets_at(cap.window, at)} if cap.scope == "customer" else pair
 
-    def pair(self, look: CapLook) -> dict[str, str]:
+    def pair(self, scope: Scope, window: Window) -> dict[str, str]:
         """Scope and window of one cap."""
-        return {f"{self._budget}scope": look.cap.scope, f"{self._budget}window": look.cap.window}
+        return {f"{self._budget}scope": scope, f"{self._budget}window": window}
 
-    def resets_at(self, look: CapLook, at: datetime) -> dict[str, str]:
-        """When the cap's period ends; nothing for one that never does."""
-        end = period_at(look.cap.window, at).end
+    def _make_of_cap(
+        self, scope: Scope, window: Window, limit: int | None, day: date
+    ) -> list[tuple[bytes, bytes]]:
+        """What a cap's answers of one day have in common; the figures where its limit is given."""
+        headers = self.pair(scope, window)
+        if limit is not None:
+            headers[f"{self._budget}cap"] = usd_down(limit)
+            headers.update(self._resets_at(window, datetime.combine(day, time(), UTC)))
+        return raw(headers.items())
+
+    def _resets_at(self, window: Window, at: datetime) -> dict[str, str]:
+        """When a window's period ends; nothing for one that never does."""
+        end = period_at(window, at).end
         return {} if end is None else {f"{self._budget}resets-at": reset_text(end)}
-
-    def cost(self, cost_nano_usd: int | None) -> dict[str, str]:
-        """The priced cost, absent when unpriced."""
-        return {} if cost_nano_usd is None else {self.cost_usd: usd_text(cost_nano_usd)}
 
 
 @lru_cache(maxsize=1024)
@@ -111,6 +127,6 @@ def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 def _dropped(always: frozenset[bytes], headers: RawHeaders) -> frozenset[bytes]:
     """`always`, and the headers that a Connection header declares to be hop-by-hop."""
     for name, value in headers:
-        if name == b"connection":
+        if name == b"connection" and value not in always:
             always = always.union([part.strip().lower() for part in value.split(b",")])
     return always

@@ -200,7 +200,7 @@ class Pipeline:
             return Refusal(
                 code="budget_busy",
                 message=f"The {cap.scope} spending cap has no room beside the calls that are running; try again.",
-                headers=self._names.pair(look),
+                headers=self._names.pair(cap.scope, cap.window),
             )
         end = period_at(cap.window, candidate.at).end
         fits = _output_that_fits(candidate.estimate, decision)
@@ -214,7 +214,7 @@ class Pipeline:
                 "resets_at": None if end is None else reset_text(end),
                 "fits_max_tokens": fits,
             },
-            headers=self._names.on_refused(look, candidate.at),
+            headers=self._names.on_refused(cap, candidate.at),
             status_override=429 if pauses else cap.refusal_status,
             retry_after=seconds_until(end, candidate.at) if pauses and end is not None else None,
         )

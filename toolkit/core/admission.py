@@ -7,13 +7,13 @@ by `decisions.passes`, and what the balances were; both sides run these same two
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 from toolkit.core.caps import Admission, Cap, CapBook, Match, Unit, replaced_defaults
 from toolkit.core.decisions import Admitted, Balance, BalanceKey, CallFacts, CapLook, Claim, Refused, Room
-from toolkit.core.scopes import SCOPES, Scope
+from toolkit.core.scopes import SCOPES, Attribution, Scope
 from toolkit.core.windows import Window, period_key
 
 _SPECIFICITY = {scope: place for place, scope in enumerate(SCOPES)}
@@ -21,18 +21,12 @@ _SPECIFICITY = {scope: place for place, scope in enumerate(SCOPES)}
 
 def claims_for(book: CapBook, facts: CallFacts) -> tuple[Claim, ...]:
     """One claim per counter that stands over this call; a watching cap counts and sets no limit."""
-    who = facts.who
-    periods: dict[Window, str] = {}
-    claims: list[Claim] = []
-    for scope, match, window, unit, caps, *least in _counters_over(tuple(book.matching(who))):
-        period = periods.get(window)
-        if period is None:
-            period = periods[window] = period_key(window, facts.at)
-        subject = who.subject(scope)
-        assert subject is not None
-        key = BalanceKey(who.organization, scope, subject, match, period, unit)
-        claims.append(Claim(key, facts.hold(unit), facts.floor(unit), caps, *least))
-    return tuple(claims)
+    return tuple(
+        [
+            Claim(key, facts.hold(key.unit), facts.floor(key.unit), caps, *least)
+            for key, caps, least in _counters_over(book, facts.who, facts.at.date())
+        ]
+    )
 
 
 def refusing_unpriced(claims: Iterable[Claim]) -> Cap | None:
@@ -88,34 +82,43 @@ def taken_by(cap: Cap, balance: Balance) -> int:
     return balance.spent + balance.held_floor if cap.admission == "floor" else balance.spent
 
 
-class _Counter(NamedTuple):
-    """What the caps behind one counter say, whoever calls: the least limit of each admission rule that binds."""
+_Backing = tuple[tuple[Cap, bool], ...]
+"""The caps behind one counter, each with whether it binds."""
+_Least = tuple[int | None, int | None, int | None]
+"""The least limit of each admission rule that binds: reserve, floor, after."""
 
-    scope: Scope
-    match: Match
-    window: Window
-    unit: Unit
-    caps: tuple[tuple[Cap, bool], ...]
-    reserve_limit: int | None
-    floor_limit: int | None
-    after_limit: int | None
+
+@lru_cache(maxsize=2048)
+def _counters_over(
+    book: CapBook, who: Attribution, day: date
+) -> tuple[tuple[BalanceKey, _Backing, _Least], ...]:
+    """The counters over a caller's calls of one UTC day. Most callers call often, so the answer is kept."""
+    counters: list[tuple[BalanceKey, _Backing, _Least]] = []
+    for (scope, match, window, unit), caps, least in _caps_by_counter(tuple(book.matching(who))):
+        subject = who.subject(scope)
+        assert subject is not None
+        key = BalanceKey(who.organization, scope, subject, match, period_key(window, day), unit)
+        counters.append((key, caps, least))
+    return tuple(counters)
+
+
+_Clock = tuple[Scope, Match, Window, Unit]
+"""A counter's name but for the subject and the period."""
 
 
 @lru_cache(maxsize=4096)
-def _counters_over(found: tuple[tuple[Cap, Match], ...]) -> tuple[_Counter, ...]:
-    """The counters of the caps over a call. The same few caps stand over most calls, so the answer is kept."""
+def _caps_by_counter(found: tuple[tuple[Cap, Match], ...]) -> tuple[tuple[_Clock, _Backing, _Least], ...]:
+    """What the caps behind each counter say, whoever calls. The same few caps stand over most callers."""
     replaced = replaced_defaults(found)
-    behind: dict[tuple[Scope, Match, Window, Unit], list[tuple[Cap, bool]]] = {}
+    behind: dict[_Clock, list[tuple[Cap, bool]]] = {}
     for cap, match in found:
         backing = (cap, cap.hard_stop and cap.id not in replaced)
         for unit, _ in cap.limits:
             behind.setdefault((cap.scope, match, cap.window, unit), []).append(backing)
-    return tuple(
-        _Counter(*counter, tuple(caps), *_least(counter[-1], caps)) for counter, caps in behind.items()
-    )
+    return tuple((counter, tuple(caps), _least(counter[-1], caps)) for counter, caps in behind.items())
 
 
-def _least(unit: Unit, caps: list[tuple[Cap, bool]]) -> tuple[int | None, int | None, int | None]:
+def _least(unit: Unit, caps: list[tuple[Cap, bool]]) -> _Least:
     least: dict[Admission, int] = {}
     for cap, binds in caps:
         if binds:

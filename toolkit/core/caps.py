@@ -123,6 +123,9 @@ class CapBook:
             subjects[cap.subject] = (*subjects.get(cap.subject, ()), cap)
         object.__setattr__(self, "_by_scope", index)
 
+    def __hash__(self) -> int:
+        return len(self.caps)  # what tells books apart is equality; hashing every cap of one would cost more
+
     def matching(self, who: Attribution) -> list[tuple[Cap, Match]]:
         """Every cap over this call with its match resolved, armed or watching."""
         found: list[tuple[Cap, Match]] = []

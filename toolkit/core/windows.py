@@ -29,21 +29,21 @@ class Period:
     end: datetime | None
 
 
-def period_key(window: Window, at: datetime) -> str:
-    """The key of the period that holds the UTC instant `at`.
+def period_key(window: Window, at: date) -> str:
+    """The key of the period that holds the UTC instant, or the day, `at`.
 
     >>> [period_key(window, datetime(2026, 12, 1, tzinfo=UTC)) for window in WINDOWS]
     ['2026-12-01', '2026-W49', '2026-12', '2026', 'all']
     """
     if window == "month":
-        return at.date().isoformat()[:7]
+        return f"{at.year:04d}-{at.month:02d}"
     if window == "day":
-        return at.date().isoformat()
+        return f"{at.year:04d}-{at.month:02d}-{at.day:02d}"
     if window == "week":
         year, week, _ = at.isocalendar()
         return f"{year:04d}-W{week:02d}"
     if window == "year":
-        return at.date().isoformat()[:4]
+        return f"{at.year:04d}"
     return "all"
 
 
