@@ -65,16 +65,18 @@ def read_price_content(path: Path) -> Mapping[str, Any]:
 
 def load_price_folder(folder: Path) -> tuple[PriceList, ...]:
     """Every list of a folder, oldest first. Two lists of one date do not load together."""
-    lists = sorted(
-        (load_price_file(path) for path in sorted(folder.glob("*.json")) if _NAME.fullmatch(path.name)),
-        key=lambda prices: prices.date,
-    )
+    lists = sorted(map(load_price_file, price_paths(folder)), key=lambda prices: prices.date)
     for earlier, later in pairwise(lists):
         if earlier.date == later.date:
             raise PriceListError(
                 f"two price lists are dated {later.date}: {earlier.id} and {later.id}; keep one"
             )
     return tuple(lists)
+
+
+def price_paths(folder: Path) -> list[Path]:
+    """The files of a folder that are named as price files are."""
+    return [path for path in sorted(folder.glob("*.json")) if _NAME.fullmatch(path.name)]
 
 
 def parse_price_list(content: Mapping[str, Any], *, source: str) -> PriceList:
