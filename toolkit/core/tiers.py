@@ -37,3 +37,31 @@ def anthropic_tier(
     """
     said = (service_tier, speed, None if inference_geo in _NO_GEOGRAPHY else inference_geo)
     return combined(*[part for part in said if part is not None])
+
+
+def gemini_tier(service_tier: str | None, *, traffic_type: str | None = None) -> str:
+    """Gemini's: Vertex says a `trafficType`, the Gemini API a `serviceTier`; each says the standard one in its way.
+
+    >>> gemini_tier(None, traffic_type="ON_DEMAND_FLEX"), gemini_tier("priority"), gemini_tier("unspecified")
+    ('flex', 'priority', 'standard')
+    """
+    if traffic_type is not None:
+        said = traffic_type.upper().removeprefix("ON_DEMAND").removeprefix("_")
+        said = "" if said == "TRAFFIC_TYPE_UNSPECIFIED" else said
+    else:
+        said = (service_tier or "").upper().removeprefix("SERVICE_TIER_")
+        said = "" if said in ("UNSPECIFIED", "STANDARD") else said
+    return said.lower().replace("_", "-") or STANDARD
+
+
+def azure_tier(service_tier: str | None, *, deployment_type: str | None = None) -> str:
+    """Azure's: no answer says the type of a deployment, whoever set it up does; `global` is the standard one.
+
+    What Azure calls a standard deployment stays in one region, at a price of its own.
+
+    >>> azure_tier(None, deployment_type="data-zone-eu"), azure_tier("priority", deployment_type="global-standard")
+    ('data-zone-eu', 'priority')
+    """
+    kind = (deployment_type or "global").lower().removesuffix("-standard")
+    geography = {"global": STANDARD, "standard": "regional"}.get(kind, kind)
+    return combined(openai_tier(service_tier), geography)

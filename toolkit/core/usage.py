@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
+from toolkit.core.money import LARGEST_INTEGER
+
 Quantity = int | Decimal
 """A count of units; seconds may be fractional and are then a Decimal."""
 
@@ -82,6 +84,13 @@ class UsageProblem:
     """Why a usage cannot be priced."""
 
     reason: UsageReason
+
+
+def within_receipt(usage: Usage | UsageProblem) -> Usage | UsageProblem:
+    """The usage as a receipt can carry it: whose integers stay below 2^53 (contract §10), else `usage_invalid`."""
+    if isinstance(usage, Usage) and max((usage.tokens, *usage.units.values())) > LARGEST_INTEGER:
+        return UsageProblem("usage_invalid")
+    return usage
 
 
 def turn_of(unit: str) -> tuple[str, str] | None:
