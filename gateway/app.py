@@ -114,7 +114,7 @@ class Gateway:
                 clock=self._clock,
             )
             plane = DataPlane(services, policy, self._ids)
-            control = Control(writer, ledger, policy, self._clock)
+            control = Control(writer, ledger, policy, settings, self._clock, self._ids)
             self._running = Running(services, control, policy, database, plane)
             api.include_router(build_api(self._running))
             try:

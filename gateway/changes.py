@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.ids import NewId
 from gateway.ledger import Ledger
 from gateway.policy import CHANGES_CAPS, PolicyHolder, Role
+from gateway.settings import Settings
 from gateway.stores.records import AuditEntry
 from gateway.stores.writer import LedgerWriter
 from toolkit.core.errors import CaplineError, StoreUnavailable
@@ -24,6 +26,7 @@ ErrorCode = Literal[
     "version_required",
     "version_conflict",
     "invalid_request",
+    "not_correctable",
     "permission_denied",
     "invalid_api_key",
     "store_unavailable",
@@ -52,12 +55,20 @@ class Changes:
     """The lock, the transaction and the audit row of every change. Runs on the event loop's thread."""
 
     def __init__(
-        self, writer: LedgerWriter, ledger: Ledger, policy: PolicyHolder, clock: Callable[[], datetime]
+        self,
+        writer: LedgerWriter,
+        ledger: Ledger,
+        policy: PolicyHolder,
+        settings: Settings,
+        clock: Callable[[], datetime],
+        new_id: NewId,
     ) -> None:
         self._writer = writer
         self._ledger = ledger
         self._policy = policy
+        self._settings = settings
         self._clock = clock
+        self._new_id = new_id
         self._lock = asyncio.Lock()
 
     async def settled(self) -> None:

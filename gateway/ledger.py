@@ -18,13 +18,16 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from gateway.stores.balances import covers, last_receipt, spent_by_key
+from gateway.stores.corrections import is_corrected
 from gateway.stores.rows import to_micros
 from gateway.stores.tables import intents, receipts
 from gateway.stores.writer import LedgerWriter
 from toolkit.core.admission import claims_for
 from toolkit.core.caps import EACH, Cap, CapBook, Match
+from toolkit.core.corrections import attribution_of
 from toolkit.core.counters import Counted, Counters, Grant
 from toolkit.core.decisions import CallFacts, Claim
+from toolkit.core.errors import CorrectionError
 from toolkit.core.receipts import Receipt, counted_of
 from toolkit.core.windows import parse_instant, period_key
 
@@ -86,6 +89,54 @@ class Ledger:
         """Queue a finished receipt; await the result before the end of the answer leaves."""
         return self.writer.record(receipt, trace, closes_intent=closes_intent)
 
+    async def correct(
+        self,
+        book: CapBook,
+        make: Callable[[int], Receipt],
+        store: Callable[[Connection, Receipt], object] | None = None,
+    ) -> Receipt:
+        """Append the row that settles an earlier one; the counters of its period take the difference at once.
+
+        `make` builds the row at the step it is given (`toolkit.core.corrections.correction`), `book` holds the caps in
+        force, `store` goes into the same transaction. Counters and queue take it in one step of the loop, so a cap that
+        is being hydrated counts it exactly once.
+
+        Raises:
+            CorrectionError: another row settled it before; nothing was changed.
+        """
+        receipt = make(self.counters.draw())
+        taken = [
+            (claim.key, amount)
+            for claim in self._claims_of(book, receipt)
+            if (amount := _difference(receipt).of(claim.key))
+        ]
+
+        def append(connection: Connection) -> None:
+            assert receipt.corrects is not None
+            if is_corrected(connection, receipt.corrects):
+                raise CorrectionError(f"receipt {receipt.corrects} is corrected already")
+            self.writer.append_in_job(connection, [receipt], closes_intents=False)
+            if store is not None:
+                store(connection, receipt)
+
+        for key, amount in taken:
+            self.counters.adjust(key, amount)
+        try:
+            await self.writer.run(append)
+        except Exception:
+            for key, amount in taken:
+                self.counters.adjust(key, -amount)
+            raise
+        return receipt
+
+    def _claims_of(self, book: CapBook, receipt: Receipt) -> Iterator[Claim]:
+        """The counters that stand over a receipt's call, those of caps that are being hydrated included; each once."""
+        who = attribution_of(receipt)
+        facts = CallFacts(who=who, at=receipt.admitted_at, hold_nano_usd=0, floor_nano_usd=0, hold_tokens=0)
+        joining = [alone for organization, alone in self._joining if organization == receipt.organization]
+        claims = (claim for books in (book, *joining) for claim in claims_for(books, facts))
+        return iter({claim.key: claim for claim in claims}.values())
+
     async def hydrate(
         self,
         organization: str,
@@ -143,6 +194,11 @@ class Ledger:
         for key, amount in spent.items():
             if not covers(book, key):
                 self.counters.adjust(key, amount)
+
+
+def _difference(correction: Receipt) -> Counted:
+    """What a correction adds to the counters; its request was counted by the row before it."""
+    return Counted(correction.counted_nano_usd, correction.counted_tokens, 0)
 
 
 def _spanning(book: CapBook) -> Iterator[Cap]:

@@ -30,6 +30,7 @@ STATUSES: Mapping[ErrorCode, int] = {
     "not_found": 404,
     "method_not_allowed": 405,
     "version_conflict": 409,
+    "not_correctable": 409,
     "version_required": 428,
     "store_unavailable": 503,
     "internal_error": 500,

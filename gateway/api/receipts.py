@@ -12,7 +12,7 @@ from gateway.api.errors import OperatorRoute
 from gateway.api.parts import CURSOR, CUSTOMER_REF, LIMIT, Operator, position
 from gateway.api.periods import part_of
 from gateway.api.reports import FROM, PERIOD, TO
-from gateway.api.schemas import Page
+from gateway.api.schemas import Correction, Page
 from gateway.api.schemas_reports import ReceiptDetail, ReceiptOut
 from gateway.api.security import Guard
 from gateway.changes import Actor, ControlError
@@ -90,6 +90,22 @@ def receipts_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRou
                 trace = [trace_line(line, armed) for line in trace]
             shown = trace if actor.role in SEES_CAPS else None
             return {**_with_text(row, refs, actor.organization), "trace": shown, "operation": operation}
+
+        return await parts.read(read)
+
+    @router.post("/receipts/{receipt_id}/correct", response_model=ReceiptOut, status_code=201)
+    async def correct_receipt(
+        receipt_id: str, body: Correction, actor: Actor = Depends(guard.corrects)
+    ) -> dict[str, Any]:
+        usage = None if body.usage is None else body.usage.usage()
+        made = await parts.control.correct_receipt(
+            actor, receipt_id, usage=usage, price_list=body.price_list, reason=body.reason
+        )
+
+        def read(connection: Connection) -> dict[str, Any]:
+            found = reports.receipt_with_trace(connection, actor.organization, made)
+            assert found is not None, "a correction was committed a moment ago"
+            return _with_text(found[0], refs, actor.organization)
 
         return await parts.read(read)
 

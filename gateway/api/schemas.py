@@ -11,12 +11,15 @@ from pydantic import (
     ConfigDict,
     Field,
     WithJsonSchema,
+    model_validator,
 )
 
 from gateway.policy import Role
 from toolkit.core.caps import Admission, Match, UnpricedPolicy
 from toolkit.core.money import parse_usd
+from toolkit.core.receipts import usage_of_row
 from toolkit.core.scopes import Scope
+from toolkit.core.usage import Usage, UsageProblem, within_receipt
 from toolkit.core.windows import Window
 
 _T = TypeVar("_T")
@@ -144,6 +147,52 @@ class KeyPatch(Strict):
     def fields(self) -> dict[str, Any]:
         """What was sent."""
         return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class UsageIn(Strict):
+    """What the provider billed, in a receipt's own columns: tokens per disjoint meter, and units by name."""
+
+    input_tokens: Count | None = None
+    cache_read_tokens: Count | None = None
+    cache_write_5m_tokens: Count | None = None
+    cache_write_1h_tokens: Count | None = None
+    output_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    audio_input_tokens: Count | None = None
+    audio_output_tokens: Count | None = None
+    image_tokens: Count | None = None
+    units: Annotated[
+        dict[Name, Count | Annotated[str, Field(pattern=r"^\d{1,15}(\.\d{1,9})?$")]], Field(max_length=32)
+    ] = {}
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> UsageIn:
+        usage = self.usage()
+        if not usage.meters() and not usage.units:
+            raise ValueError("state at least one meter or unit")
+        if (usage.reasoning or 0) > (usage.output or 0):
+            raise ValueError("reasoning_tokens are a part of output_tokens")
+        if isinstance(within_receipt(usage), UsageProblem):
+            raise ValueError("a receipt cannot carry counts of 2^53 or more")
+        return self
+
+    def usage(self) -> Usage:
+        """The kernel's usage."""
+        return usage_of_row(self.model_dump())
+
+
+class Correction(Strict):
+    """An operator's word on a call without a cost: what was billed, or the list that prices it, or both."""
+
+    usage: UsageIn | None = None
+    price_list: Name | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S"), AfterValidator(_storable)]
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Correction:
+        if self.usage is None and self.price_list is None:
+            raise ValueError("send price_list, the id of a loaded list, or usage, what the provider billed")
+        return self
 
 
 class Page(BaseModel, Generic[_T]):

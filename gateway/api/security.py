@@ -11,6 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from gateway.changes import Actor, ControlError
 from gateway.control import ONLY_OWNERS_AND_ADMINS
+from gateway.control_receipts import ONLY_OWNERS_AND_ADMINS_CORRECT
 from gateway.policy import CHANGES_CAPS, ROLES, SEES_CAPS, PolicyHolder, digest
 from gateway.stores.database import DEFAULT_ORGANIZATION
 
@@ -28,6 +29,7 @@ class Guard:
         self.any_role = self._open_to(frozenset(ROLES), "This role may not see this.")
         self.sees_caps = self._open_to(SEES_CAPS, "The billing role sees spend and no caps.")
         self.changes_caps = self._open_to(CHANGES_CAPS, ONLY_OWNERS_AND_ADMINS)
+        self.corrects = self._open_to(CHANGES_CAPS, ONLY_OWNERS_AND_ADMINS_CORRECT)
         self.changes_keys = self._open_to(CHANGES_CAPS, "Only owners and admins can change keys.")
 
     def identify(self, secret: str | None) -> Actor:

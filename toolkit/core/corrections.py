@@ -87,10 +87,5 @@ def attribution_of(receipt: Receipt) -> Attribution:
         run=receipt.run,
         tags=receipt.tags,
         provider=provider,
-        model=model_asked(receipt),
+        model=(receipt.model_requested or "").removeprefix(f"{provider}/"),
     )
-
-
-def model_asked(receipt: Receipt) -> str:
-    """The model that was asked for, without the name of the provider that the client chose."""
-    return (receipt.model_requested or "").removeprefix(f"{receipt.provider or ''}/")

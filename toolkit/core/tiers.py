@@ -65,3 +65,19 @@ def azure_tier(service_tier: str | None, *, deployment_type: str | None = None) 
     kind = (deployment_type or "global").lower().removesuffix("-standard")
     geography = {"global": STANDARD, "standard": "regional"}.get(kind, kind)
     return combined(openai_tier(service_tier), geography)
+
+
+def receipt_tier(dialect: str | None, service_tier: str | None) -> str:
+    """The tier that a receipt was served in, from what its `service_tier` says in its dialect's words or the list's.
+
+    >>> receipt_tier("openai", "default"), receipt_tier("anthropic", "batch us"), receipt_tier("gemini", None)
+    ('standard', 'batch us', 'standard')
+    """
+    if dialect == "anthropic":
+        return anthropic_tier(service_tier)
+    return gemini_tier(service_tier) if dialect == "gemini" else openai_tier(service_tier)
+
+
+def said_of(dialect: str | None, service_tier: str | None, tier: str) -> str | None:
+    """What a receipt keeps as `service_tier`: the provider's own word, or the list's where that tells the price."""
+    return service_tier if receipt_tier(dialect, service_tier) == tier else tier
