@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.dialects import anthropic_messages, openai_chat
+from gateway.dialects import anthropic_messages, openai_chat, openai_responses
 from gateway.dialects.base import Dialect
 
-DIALECTS: tuple[Dialect, ...] = (openai_chat.DIALECT, anthropic_messages.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (openai_chat.DIALECT, openai_responses.DIALECT, anthropic_messages.DIALECT)
 
 _BY_ROUTE = {route: dialect for dialect in DIALECTS for route in dialect.routes}
 _BY_PATTERN = [(dialect.pattern, dialect) for dialect in DIALECTS if dialect.pattern is not None]

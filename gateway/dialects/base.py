@@ -53,6 +53,8 @@ class Call:
     stream: bool
     bounds: CallBounds
     wants_usage: bool = True
+    background: bool = False
+    """Whether the provider may answer before it has ended."""
     usage_style: str = "openai"
     """The usage convention of the provider that was chosen; set by the pipeline where it is not the dialect's own."""
 
@@ -69,6 +71,8 @@ class Served:
     usage: Usage | UsageProblem = field(default_factory=lambda: UsageProblem("usage_missing"))
     provider_cost_nano_usd: int | None = None
     """What the provider says it cost, kept beside our cost and never added up."""
+    running: bool = False
+    """The provider works on: this is no end, and nothing is billed by it."""
 
 
 class Handling(Enum):
