@@ -28,12 +28,12 @@ from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.plane import DataPlane
 from gateway.policy import Policy, PolicyHolder, digest
+from gateway.price_lists import load_price_lists
 from gateway.settings import Settings
 from gateway.stores import records
 from gateway.stores.database import Database, open_database
 from gateway.stores.writer import LedgerWriter
 from gateway.upstream import AiohttpUpstream, Upstream
-from toolkit.core.pricefile import load_price_folder
 
 _OPERATOR_PATHS = ("/api", "/health", "/metrics", "/v1/ledger")
 
@@ -101,7 +101,9 @@ class Gateway:
             ledger = await Ledger.open(writer, settings.node, self._clock())
             token_hash = digest(admin_token(settings))
             policy = PolicyHolder(
-                await writer.run(lambda connection: _load_policy(connection, settings, token_hash))
+                await writer.run(
+                    lambda connection: _load_policy(connection, settings, token_hash, self._clock())
+                )
             )
             for organization, book in policy.current.books.items():
                 await ledger.hydrate_book(organization, book, self._clock)
@@ -151,11 +153,11 @@ def _write_secret(path: Path, secret: str) -> str:
     return secret
 
 
-def _load_policy(connection: Connection, settings: Settings, token_hash: str) -> Policy:
+def _load_policy(connection: Connection, settings: Settings, token_hash: str, at: datetime) -> Policy:
     records.set_meta(connection, "admin_token_hash", token_hash)
     return Policy(
         keys=records.load_keys(connection),
         books=records.load_books(connection),
-        prices=load_price_folder(settings.prices_dir),
+        prices=load_price_lists(connection, settings, at),
         admin_token_hash=token_hash,
     )

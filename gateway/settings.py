@@ -88,6 +88,8 @@ class Settings:
     """Where files of a running gateway are kept; set in code only."""
     prices_dir: Path = field(default_factory=_prices_dir)
     """Where the dated price lists lie."""
+    operator_prices: Path | None = None
+    """A price file of the operator's own rows, laid over every list from its date on."""
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: int = 8787
@@ -331,6 +333,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "spool_dir": _path,
     "admin_token": _token,
     "prices_dir": _path,
+    "operator_prices": _path,
     "host": _matching(r"[^\s/]+", "write an address such as 127.0.0.1"),
     "port": _whole(0, 65_535),
 }
