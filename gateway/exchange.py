@@ -120,6 +120,8 @@ class Exchange:
         if 200 <= answer.status < 300:
             if _content_type(answer.headers).startswith(b"text/event-stream"):
                 await self._take_stream(answer)
+            elif self._dialect.passes_through and b"json" not in _content_type(answer.headers):
+                await self._pass_through(answer)
             else:
                 await self._take_whole(answer)
         else:
@@ -167,6 +169,21 @@ class Exchange:
         outcome = Outcome(status, answer.status, meter.served(), self._response_bytes)
         if await self._finish(outcome) is not None and status == "served":
             await self._client.end(held + splitter.rest())
+
+    async def _pass_through(self, answer: Answer) -> None:
+        """Forward a body that says nothing of its usage, and hold its last byte back until the receipt is there."""
+        await self._client.start(answer.status, self._headers(answer.headers))
+        held = b""
+        self._response_bytes = 0
+        async for chunk in answer.chunks():
+            self._note_first_byte()
+            self._response_bytes += len(chunk)
+            out = held + chunk
+            held = out[-1:]
+            await self._client.write(out[:-1])
+        outcome = Outcome("served", answer.status, response_bytes=self._response_bytes)
+        if await self._finish(outcome) is not None:
+            await self._client.end(held)
 
     def _broken_off(self) -> Outcome:
         """Nobody knows what was billed; what a stream said before it ended is kept."""

@@ -5,6 +5,7 @@ Pure: an outcome and the call as it was admitted go in, columns of the receipt c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,8 @@ from gateway.dialects.base import Served
 from gateway.pipeline import Candidate
 from toolkit.core.pricing import Priced, Unpriced, price
 from toolkit.core.receipts import Status, counted_of, usage_columns
-from toolkit.core.usage import Usage
+from toolkit.core.unreported import price_unreported
+from toolkit.core.usage import Quantity, Usage, UsageProblem
 
 
 @dataclass(slots=True)
@@ -28,7 +30,10 @@ class Outcome:
 def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
     """What the outcome says of the receipt: what was served, what it cost, and what the counters take for it."""
     served, usage = outcome.served, outcome.served.usage
-    result = _price(outcome, candidate)
+    known = _known_units(outcome, candidate)
+    result = _price(outcome, candidate, known)
+    if known and isinstance(result, Priced):
+        usage = Usage(units={line.meter: line.quantity for line in result.lines})
     seen = result.cost_nano_usd if isinstance(result, Priced) else None
     cost = seen if outcome.status == "served" else None
     columns: dict[str, Any] = {
@@ -46,7 +51,7 @@ def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
             hold_nano_usd=candidate.estimate.hold_nano_usd,
             seen_nano_usd=seen,
         ),
-        "counted_tokens": _counted_tokens(outcome, candidate),
+        "counted_tokens": _counted_tokens(outcome.status, usage, candidate),
         "unpriced_reason": _reason(outcome, result),
         "basis": "estimated" if outcome.status == "abandoned" else "measured",
     }
@@ -58,14 +63,25 @@ def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
     return columns
 
 
-def _price(outcome: Outcome, candidate: Candidate) -> Priced | Unpriced | None:
-    served = outcome.served
-    if not isinstance(served.usage, Usage):
+def _known_units(outcome: Outcome, candidate: Candidate) -> Mapping[str, Quantity] | None:
+    """What is known to be billed by an answer that came whole and reports no usage; None where only usage tells."""
+    problem = outcome.served.usage
+    if isinstance(problem, Usage) or problem.reason != "usage_missing" or outcome.status != "served":
         return None
+    seen = outcome.served.units
+    return seen if seen is not None else candidate.call.bounds.units
+
+
+def _price(
+    outcome: Outcome, candidate: Candidate, known: Mapping[str, Quantity] | None
+) -> Priced | Unpriced | None:
+    served, provider = outcome.served, candidate.provider.prices
     model = served.model or candidate.model
-    return price(
-        candidate.prices, candidate.provider.prices, model, served.usage, candidate.at, tier=served.tier
-    )
+    if isinstance(served.usage, Usage):
+        return price(candidate.prices, provider, model, served.usage, candidate.at, tier=served.tier)
+    if known is None:
+        return None
+    return price_unreported(candidate.prices, provider, model, known, candidate.at, tier=served.tier)
 
 
 def _reason(outcome: Outcome, result: Priced | Unpriced | None) -> str | None:
@@ -76,13 +92,12 @@ def _reason(outcome: Outcome, result: Priced | Unpriced | None) -> str | None:
     if isinstance(result, Unpriced):
         return result.reason
     usage = outcome.served.usage
-    return None if isinstance(usage, Usage) else usage.reason
+    return None if isinstance(result, Priced) or isinstance(usage, Usage) else usage.reason
 
 
-def _counted_tokens(outcome: Outcome, candidate: Candidate) -> int:
-    usage = outcome.served.usage
-    if outcome.status == "failed":
+def _counted_tokens(status: Status, usage: Usage | UsageProblem, candidate: Candidate) -> int:
+    if status == "failed":
         return 0
-    if outcome.status == "served" and isinstance(usage, Usage):
+    if status == "served" and isinstance(usage, Usage):
         return usage.tokens
     return candidate.estimate.hold_tokens

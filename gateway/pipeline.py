@@ -82,7 +82,8 @@ class Pipeline:
             call = dialect.parse(body, arrival)
         except (BadRequest, InvalidTags) as error:
             return Refusal(code="invalid_request", message=str(error))
-        draft.update(model_requested=call.model, stream=call.stream, output_limit=call.bounds.output_limit)
+        limit = call.bounds.output_limit if call.bounds.limits_output else None
+        draft.update(model_requested=call.model, stream=call.stream, output_limit=limit)
         chosen = self._choose(dialect, call.model)
         if chosen is None:
             return Refusal(
@@ -173,17 +174,26 @@ class Pipeline:
         if cap is None:
             return None
         draft.update(cap_id=cap.id, cap_scope=cap.scope, cap_window=cap.window)
+        reason = candidate.estimate.unpriced.reason
+        if reason == "usage_missing":
+            silent = "this route reports no usage, and a cap counts this call."
+            return Refusal(
+                code="model_unpriced",
+                message=f"The cost of {candidate.model!r} cannot be known: {silent}",
+                details={"model": candidate.model, "nearest": [], "reason": reason},
+            )
         near = nearest_names(candidate.model, candidate.prices.names(candidate.provider.prices))
         listed = f" The nearest listed ids are {', '.join(near)}." if near else ""
         return Refusal(
             code="model_unpriced",
             message=f"The price list has no price for {candidate.model!r}, and a cap counts this call.{listed}",
-            details={"model": candidate.model, "nearest": near, "reason": candidate.estimate.unpriced.reason},
+            details={"model": candidate.model, "nearest": near, "reason": reason},
         )
 
     def _without_limit(self, candidate: Candidate, claims: Sequence[Claim]) -> Refusal | None:
         """CAPLINE_UNDECLARED_OUTPUT=refuse: an armed reserve cap wants the output limit declared."""
-        declared = candidate.call.bounds.output_limit is not None
+        bounds = candidate.call.bounds
+        declared = bounds.output_limit is not None or not bounds.limits_output
         if declared or self._settings.undeclared_output != "refuse":
             return None
         if all(claim.reserve_limit is None for claim in claims):

@@ -234,7 +234,7 @@ def _token_fault(row: Mapping[str, Any]) -> str | None:
     usage = usage_of_row(row)
     if row["status"] in ("refused", "failed"):
         expected = 0
-    elif row["status"] == "served" and usage.meters():
+    elif row["status"] == "served" and (usage.meters() or usage.units):
         expected = usage.tokens
     else:
         expected = row["hold_tokens"]

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from gateway.dialects import anthropic_messages, openai_chat, openai_responses
+from gateway.dialects import (
+    anthropic_messages,
+    openai_chat,
+    openai_completions,
+    openai_embeddings,
+    openai_images,
+    openai_moderations,
+    openai_responses,
+    openai_speech,
+    openai_transcriptions,
+)
 from gateway.dialects.base import Dialect
 
-DIALECTS: tuple[Dialect, ...] = (openai_chat.DIALECT, openai_responses.DIALECT, anthropic_messages.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (
+    openai_chat.DIALECT,
+    openai_responses.DIALECT,
+    openai_completions.DIALECT,
+    openai_embeddings.DIALECT,
+    openai_moderations.DIALECT,
+    openai_images.DIALECT,
+    openai_transcriptions.DIALECT,
+    openai_speech.DIALECT,
+    anthropic_messages.DIALECT,
+)
 
 _BY_ROUTE = {route: dialect for dialect in DIALECTS for route in dialect.routes}
 _BY_PATTERN = [(dialect.pattern, dialect) for dialect in DIALECTS if dialect.pattern is not None]

@@ -13,9 +13,10 @@ import msgspec
 
 from gateway.refusals import Refusal
 from gateway.upstream import RawHeaders
+from toolkit.core.conventions import ChatStyle
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import STANDARD
-from toolkit.core.usage import Usage, UsageProblem
+from toolkit.core.usage import Quantity, Usage, UsageProblem
 
 LARGEST_OUTPUT_LIMIT = 10_000_000
 MOST_CHOICES = 128
@@ -55,7 +56,7 @@ class Call:
     wants_usage: bool = True
     background: bool = False
     """Whether the provider may answer before it has ended."""
-    usage_style: str = "openai"
+    usage_style: ChatStyle = "openai"
     """The usage convention of the provider that was chosen; set by the pipeline where it is not the dialect's own."""
 
 
@@ -69,6 +70,8 @@ class Served:
     tier: str = STANDARD
     """The price list's word for the tier that was served."""
     usage: Usage | UsageProblem = field(default_factory=lambda: UsageProblem("usage_missing"))
+    units: Mapping[str, Quantity] | None = None
+    """What the answer shows to be billed though it reports no usage: images by the piece."""
     provider_cost_nano_usd: int | None = None
     """What the provider says it cost, kept beside our cost and never added up."""
     running: bool = False
@@ -126,6 +129,8 @@ class Dialect:
     """(refusal, request id) -> the body in this dialect's own error shape."""
     authorize: Callable[[str], Mapping[str, str]]
     """A provider's API key -> the headers that carry it."""
+    passes_through: bool = False
+    """Whether its answers may be neither JSON nor events: then they are forwarded as they come, and report nothing."""
     is_spend_limit: Callable[[int, bytes], bool]
     """Whether a provider's error says that its own spend limit is reached: final, never to be retried."""
 

@@ -25,11 +25,11 @@ from gateway.dialects.base import (
     parsed,
     with_fields,
 )
-from gateway.dialects.openai_shape import authorize, is_spend_limit, provider_cost, render
-from toolkit.core.conventions import openai_chat
+from gateway.dialects.openai_shape import asked_tier, authorize, is_spend_limit, provider_cost, render
+from toolkit.core.conventions import ChatStyle, openai_chat
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import PROMPT_METERS, UsageProblem
+from toolkit.core.usage import PROMPT_METERS
 
 ROUTE = "/v1/chat/completions"
 
@@ -37,10 +37,14 @@ IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
 
 _PROMPT_METERS = frozenset(PROMPT_METERS)
+_TELL_UNASKED = ("mistral",)
+"""Usage conventions of providers that report a stream's usage unasked, and refuse a request that asks for it."""
 _MEDIA = re.compile(rb'"(?:image_url|input_audio|file)"')
 
 
-class _StreamOptions(msgspec.Struct):
+class StreamOptions(msgspec.Struct):
+    """Whether a stream is to end with its usage."""
+
     include_usage: bool | None = None
 
 
@@ -48,7 +52,7 @@ class _Request(Body):
     model: str
     messages: msgspec.Raw = msgspec.Raw(b"[]")
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: StreamOptions | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n: int | None = None
@@ -63,12 +67,18 @@ class _Answer(msgspec.Struct):
     usage: Any = None
     choices: list[msgspec.Raw] | None = None
     error: Any = None
+    x_groq: Any = None
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: Any = None
 
 
 class _Options(msgspec.Struct):
     stream_options: dict[str, msgspec.Raw] | None = None
 
 
+_choice = msgspec.json.Decoder(_Choice)
 _answer = msgspec.json.Decoder(_Answer, float_hook=Decimal)
 _options = msgspec.json.Decoder(_Options)
 
@@ -93,7 +103,7 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
             output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
             choices=choices,
             prompt_meters=_PROMPT_METERS,
-            tier=openai_tier(request.service_tier),
+            tier=asked_tier(request.service_tier),
             fees=() if request.web_search_options is None else (("web_search", choices),),
         ),
     )
@@ -102,16 +112,16 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
 def prepare(body: bytes, call: Call, model: str) -> bytes:
     """The body to send: a stripped model id, and usage asked for in a stream whose client did not."""
     changed: dict[str, Any] = {} if model == call.model else {"model": model}
-    if call.stream and not call.wants_usage:
+    if call.stream and not call.wants_usage and call.usage_style not in _TELL_UNASKED:
         kept = _options.decode(body).stream_options or {}
         changed["stream_options"] = {**kept, "include_usage": True}
     return with_fields(body, **changed) if changed else body
 
 
-def read_answer(body: bytes, _call: Call | None = None) -> Served:
+def read_answer(body: bytes, call: Call | None = None) -> Served:
     """The facts of a whole JSON answer; unreadable JSON has no usage."""
     try:
-        return _served(_answer.decode(body))
+        return _served(_answer.decode(body), "openai" if call is None else call.usage_style)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Served()
 
@@ -120,9 +130,10 @@ class ChatStreamMeter:
     """Chunks up to `[DONE]`. Of each fact the last one that is not null counts."""
 
     def __init__(self, call: Call) -> None:
-        self._wants_usage = call.wants_usage
+        self._call = call
         self._answer = _Answer()
         self._done = False
+        self._ended = False
         self._failed = False
 
     def event(self, data: bytes | None) -> Handling:
@@ -140,30 +151,35 @@ class ChatStreamMeter:
         known.id = chunk.id or known.id
         known.model = chunk.model or known.model
         known.service_tier = chunk.service_tier or known.service_tier
+        known.x_groq = chunk.x_groq or known.x_groq
         self._failed |= chunk.error is not None
         if chunk.usage is None:
             return Handling.FORWARD
         known.usage = chunk.usage
         extra = chunk.choices == []
-        return Handling.WITHHOLD if extra and not self._wants_usage else Handling.FORWARD
+        self._ended |= all([_choice.decode(choice).finish_reason for choice in chunk.choices or ()])
+        return Handling.WITHHOLD if extra and not self._call.wants_usage else Handling.FORWARD
 
     def complete(self) -> bool:
-        """`[DONE]` came, or at least the usage that stands before it, and no error."""
-        return not self._failed and (self._done or self._answer.usage is not None)
+        """`[DONE]` came, or at least the last chunk's usage that stands before it, and no error."""
+        return not self._failed and (self._done or self._ended)
 
     def served(self) -> Served:
         """What the chunks said so far."""
-        return _served(self._answer)
+        return _served(self._answer, self._call.usage_style)
 
 
-def _served(answer: _Answer) -> Served:
+def _served(answer: _Answer, style: ChatStyle) -> Served:
+    usage = answer.usage
+    if usage is None and isinstance(answer.x_groq, dict):
+        usage = answer.x_groq.get("usage")
     return Served(
         model=answer.model,
         upstream_id=answer.id,
         service_tier=answer.service_tier,
         tier=openai_tier(answer.service_tier),
-        usage=openai_chat(answer.usage) if answer.usage is not None else UsageProblem("usage_missing"),
-        provider_cost_nano_usd=provider_cost(answer.usage),
+        usage=openai_chat(usage, style),
+        provider_cost_nano_usd=provider_cost(usage),
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
+from gateway.dialects.base import Call, Handling, Served, with_fields
 from gateway.refusals import Refusal
 from toolkit.core.money import LARGEST_INTEGER, PICO_PER_USD, nano_half_even
+from toolkit.core.tiers import openai_tier
+from toolkit.core.usage import Usage, UsageProblem
 
 XAI_TICKS_PER_USD = 10_000_000_000
 
@@ -44,6 +47,107 @@ def authorize(api_key: str) -> Mapping[str, str]:
 def is_spend_limit(status: int, body: bytes) -> bool:
     """OpenAI answers 429 when its own spend limit or credit is used up (facts/clients)."""
     return status == 429 and any(code in body for code in _SPEND_LIMITS)
+
+
+def asked_tier(service_tier: str | None) -> str:
+    """The tier whose price a request may incur: `fast` is served, and answered, as `priority`."""
+    return "priority" if service_tier == "fast" else openai_tier(service_tier)
+
+
+def with_model(body: bytes, call: Call, model: str) -> bytes:
+    """The body to send where only a stripped model id changes it."""
+    return body if model == call.model else with_fields(body, model=model)
+
+
+def prompts_in(prompt: msgspec.Raw) -> int:
+    """How many prompts a field holds: one text, one list of tokens, or a list of either. Raises BadRequest."""
+    if not bytes(prompt).lstrip().startswith(b"["):
+        return 1
+    items = msgspec.json.decode(prompt, type=list[msgspec.Raw])
+    tokens = all(bytes(item).lstrip()[:1].isdigit() for item in items)
+    return 1 if tokens else len(items)
+
+
+class Answer(msgspec.Struct):
+    """What most answers, and the events that end a stream, say of themselves."""
+
+    id: str | None = None
+    model: str | None = None
+    usage: Any = None
+    type: Any = None
+    error: Any = None
+
+
+_answer = msgspec.json.Decoder(Answer, float_hook=Decimal)
+
+
+def facts_of(body: bytes, convention: Callable[[Any], Usage | UsageProblem]) -> Served:
+    """The facts of a whole JSON answer whose usage is counted by `convention`; unreadable JSON has no usage."""
+    try:
+        return facts(_answer.decode(body), convention)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Served()
+
+
+def facts(answer: Answer, convention: Callable[[Any], Usage | UsageProblem]) -> Served:
+    """What an answer says that was read."""
+    return Served(
+        model=answer.model,
+        upstream_id=answer.id,
+        usage=convention(answer.usage),
+        provider_cost_nano_usd=provider_cost(answer.usage),
+    )
+
+
+class UsageEventMeter:
+    """Events of which one kind is the last and carries the usage."""
+
+    def __init__(self, last: str, convention: Callable[[Any], Usage | UsageProblem]) -> None:
+        self._last = last
+        self._convention = convention
+        self._end: Answer | None = None
+        self._failed = False
+
+    def event(self, data: bytes | None) -> Handling:
+        """Note the last event, and hold it back."""
+        if data is None or (b'"error"' not in data and self._last.encode() not in data):
+            return Handling.FORWARD
+        try:
+            event = _answer.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Handling.FORWARD
+        self._failed |= event.type == "error" or event.error is not None
+        if event.type != self._last:
+            return Handling.FORWARD
+        self._end = event
+        return Handling.FINAL
+
+    def complete(self) -> bool:
+        """The last event came, and no error."""
+        return self._end is not None and not self._failed
+
+    def served(self) -> Served:
+        """What the last event says."""
+        return Served() if self._end is None else facts(self._end, self._convention)
+
+
+class NoEvents:
+    """The meter of a route that never streams: events that come all the same are passed on, and nothing is known."""
+
+    def __init__(self, _call: Call) -> None:
+        pass
+
+    def event(self, _data: bytes | None) -> Handling:
+        """Pass it on."""
+        return Handling.FORWARD
+
+    def complete(self) -> bool:
+        """Nobody can tell."""
+        return False
+
+    def served(self) -> Served:
+        """Nothing."""
+        return Served()
 
 
 def provider_cost(usage: Any) -> int | None:

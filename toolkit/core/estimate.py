@@ -8,7 +8,7 @@ contract §7.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -24,6 +24,7 @@ from toolkit.core.pricing import (
     row_for,
 )
 from toolkit.core.tiers import STANDARD
+from toolkit.core.unreported import price_unreported
 
 UndeclaredOutput = Literal["default", "model_max", "refuse"]
 
@@ -52,6 +53,13 @@ class CallBounds:
     """What may be asked or served, such as `fast us`: the hold covers the standard row and each part of it."""
     fees: tuple[tuple[str, int], ...] = ()
     """Units of paid tools the request allows: (name, most uses)."""
+    prompts: int = 1
+    """Prompts of their own in the body, each of which may be as long as the model takes."""
+    limits_output: bool = True
+    """Whether a request of this route can limit its output. Where none can, `output_limit` is what the route bounds
+    it to, and None leaves it at the model's own maximum."""
+    units: Mapping[str, int] | None = None
+    """What is billed as far as the request tells it, for a route whose answer reports no usage; None where it does."""
 
 
 class Estimate(NamedTuple):
@@ -67,10 +75,13 @@ class Estimate(NamedTuple):
     input_pico_usd: int = 0
     output_rate_pico_usd: int = 0
     most_output_tokens: int = 0
+    limits_output: bool = True
     unpriced: Unpriced | None = None
 
     def output_that_fits(self, *, nano_usd: int | None, tokens: int | None) -> int | None:
-        """The largest output limit whose hold stays within the room given, None when no output would fit."""
+        """The largest output limit whose hold stays within the room given, None when none would fit or be heeded."""
+        if not self.limits_output:
+            return None
         fits = self.most_output_tokens or self.output_tokens
         if nano_usd is not None:
             room = nano_usd * PICO_PER_NANO - self.input_pico_usd
@@ -115,7 +126,9 @@ def estimate(
         )
     most = rows[0].max_output_tokens
     input_tokens = _input_bound(bounds, rows[0].max_input_tokens)
-    if output is None:
+    if not bounds.limits_output:
+        output = most if output is None else min(output, most or output)
+    elif output is None:
         output = most if undeclared == "model_max" else min(default_output, most)
     input_pico = input_tokens * max([dearest_input_rate(row, bounds.prompt_meters) for row in rows])
     output_rate = max([dearest_output_rate(row) for row in rows])
@@ -133,6 +146,7 @@ def estimate(
         input_pico_usd=input_pico,
         output_rate_pico_usd=output_rate,
         most_output_tokens=most,
+        limits_output=bounds.limits_output,
     )
 
 
@@ -145,6 +159,10 @@ def _rows_it_can_incur(
         base = row_for(prices, provider, model, at, tier=bounds.tier)
         if isinstance(base, Unpriced):
             return base
+    if bounds.units is not None:
+        known = price_unreported(prices, provider, model, bounds.units, at, tier=base.tier)
+        if isinstance(known, Unpriced):
+            return known
     prompt = _input_bound(bounds, base.max_input_tokens)
     words = {STANDARD, *bounds.tier.split(" ")}
     others = [
@@ -158,8 +176,8 @@ def _rows_it_can_incur(
 def _input_bound(bounds: CallBounds, most: int | None) -> int:
     """Tokens that one reading of the prompt may have, times the turns of the provider's own tools."""
     within = bounds.text_bytes + bounds.media_tokens
-    if most is not None and (bounds.reaches_out or within > most):
-        within = most
+    if most is not None and (bounds.reaches_out or within > most * bounds.prompts):
+        within = most * bounds.prompts
     return within * bounds.turns
 
 

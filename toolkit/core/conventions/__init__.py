@@ -20,7 +20,7 @@ from toolkit.core.conventions.openai import (
     openai_responses,
     openai_transcriptions,
 )
-from toolkit.core.conventions.openai_media import openai_images
+from toolkit.core.conventions.openai_media import openai_images, openai_speech
 from toolkit.core.conventions.streams import last_usage, merge_fields, merged
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "openai_embeddings",
     "openai_images",
     "openai_responses",
+    "openai_speech",
     "openai_transcriptions",
 ]

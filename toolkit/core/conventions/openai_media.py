@@ -28,6 +28,16 @@ def openai_images(raw: Any, svg_usage: Any = None) -> Usage | UsageProblem:
     return guarded(raw, lambda usage: _with_svg(images(usage), svg_usage))
 
 
+def openai_speech(raw: Any) -> Usage | UsageProblem:
+    """Speech as events: the text that went in, the audio that came out. As audio it reports no usage."""
+    return guarded(raw, _speech)
+
+
+def _speech(raw: Mapping[str, Any]) -> Usage:
+    read, spoken = _input_and_output(raw)
+    return Usage(input=read, audio_output=spoken)
+
+
 def images(raw: Mapping[str, Any]) -> Usage:
     """The usage of `openai_images` without an SVG; raises the problems of `counts`."""
     whole, made = _input_and_output(raw)
