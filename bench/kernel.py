@@ -94,7 +94,7 @@ def _steps() -> dict[str, Callable[[], object]]:
         "verdict on four caps": lambda: verdict(claims, balances, granted=True),
         "the whole decision: claims, counters, verdict": decide,
         "price of an answer": lambda: price(prices, "openai", call.model, usage, at),
-        "a receipt linked to its chain": lambda: linked(receipt, 1, GENESIS),
+        "a receipt linked to its chain": lambda: linked(receipt, None, 1, GENESIS),
     }
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, func, select
 
 from gateway.stores.balances import covers, last_receipt, spent_by_key
 from gateway.stores.corrections import is_corrected
+from gateway.stores.open_calls import forget_calls, open_calls
 from gateway.stores.rows import to_micros
 from gateway.stores.tables import intents, receipts
 from gateway.stores.writer import LedgerWriter
@@ -115,7 +116,7 @@ class Ledger:
             assert receipt.corrects is not None
             if is_corrected(connection, receipt.corrects):
                 raise CorrectionError(f"receipt {receipt.corrects} is corrected already")
-            self.writer.append_in_job(connection, [receipt], closes_intents=False)
+            self.writer.append_in_job(connection, [receipt])
             if store is not None:
                 store(connection, receipt)
 
@@ -219,20 +220,16 @@ def _spanning(book: CapBook) -> Iterator[Cap]:
 
 def _close_intents(connection: Connection, writer: LedgerWriter, node: str, at: datetime) -> tuple[int, int]:
     """Turn the calls that a dead process left open into abandoned receipts, counted at their hold."""
-    rows = connection.execute(
-        select(intents.c.receipt, intents.c.trace)
-        .where(intents.c.node == node)
-        .order_by(intents.c.admitted_at, intents.c.receipt_id)
-    ).all()
-    drafts = [msgspec.json.decode(row.receipt) for row in rows]
+    rows = open_calls(connection, intents.c.node == node)
+    drafts = [msgspec.json.decode(row["receipt"]) for row in rows]
     last_seq = max([_last_seq(connection), *(draft["admit_seq"] for draft in drafts)])
     abandoned = [_as_abandoned(draft, at, last_seq + step) for step, draft in enumerate(drafts, start=1)]
     if abandoned:
-        traces = [row.trace for row in rows]
-        writer.append_in_job(connection, abandoned, closes_intents=True, traces=traces)
+        writer.append_in_job(connection, abandoned, traces=[row["trace"] for row in rows])
         _log.warning(
             "%d calls were cut off by the last stop: abandoned, counted at their holds", len(abandoned)
         )
+    forget_calls(connection, node)
     return len(abandoned), last_seq + len(abandoned)
 
 

@@ -143,7 +143,7 @@ def _add_receipts(connection: Connection, sample: Path) -> int:
         columns["tags"] = [tuple(tags) for tags in columns["tags"]]
         rows = zip(*(columns[name] for name in RECEIPT_COLUMNS), strict=True)
         made = [Receipt.of(dict(zip(RECEIPT_COLUMNS, row, strict=True))) for row in rows]
-        appender.append(connection, [(receipt, why.get(receipt.receipt_id), False) for receipt in made])
+        appender.append(connection, [(receipt, why.get(receipt.receipt_id)) for receipt in made])
         loaded += batch.num_rows
     return loaded
 

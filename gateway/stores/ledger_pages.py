@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
 
 from gateway.stores.finals import Part, admitted_between, bucket, walked, within
-from gateway.stores.rows import to_micros
+from gateway.stores.open_calls import open_calls
 from gateway.stores.tables import chain_heads, intents, receipts
 from toolkit.core.chain import GENESIS, RECIPE
 from toolkit.core.receipts import RECEIPT_COLUMNS
@@ -130,14 +130,11 @@ def _since(wanted: Wanted) -> list[ColumnElement[bool]]:
 
 def _is_over(connection: Connection, wanted: Wanted, now: datetime) -> bool:
     """Whether the period has ended and none of its calls still runs."""
-    start, end = wanted.part
+    _, end = wanted.part
     if end is None or end > now:
         return False
-    since = [] if start is None else [intents.c.admitted_at >= to_micros(start)]
-    running = connection.execute(
-        select(intents.c.receipt).where(intents.c.admitted_at < to_micros(end), *since)
-    )
-    return all(json.loads(text)["organization"] != wanted.organization for text in running.scalars())
+    running = open_calls(connection, *within(intents.c.admitted_at, wanted.part))
+    return all(json.loads(call["receipt"])["organization"] != wanted.organization for call in running)
 
 
 def _chains(

@@ -156,7 +156,7 @@ audit = Table(
 receipts = Table(
     "receipts",
     metadata,
-    Column("row_seq", _RowId, primary_key=True, autoincrement=True),
+    Column("row_seq", _RowId, primary_key=True),
     *(Column(name, _type(name)) for name in RECEIPT_COLUMNS),
     Column("trace", Text),
     *(CheckConstraint(f"abs({name}) < 9223372036854775807", name=f"{name}_range") for name in _CHECKED),
@@ -165,20 +165,21 @@ receipts = Table(
     Index("receipts_admitted", "organization", "admitted_at"),
     Index("receipts_customer", "organization", "customer", "admitted_at"),
     Index("receipts_corrects", "corrects", sqlite_where=text("corrects IS NOT NULL")),
-    sqlite_autoincrement=True,
 )
 """Append-only. `trace` is the decision trace: beside the receipt, outside the chain and the export."""
 
 intents = Table(
     "intents",
     metadata,
-    Column("receipt_id", Text, primary_key=True),
+    Column("slot", _RowId, primary_key=True),
+    Column("receipt_id", Text, nullable=False),
     Column("node", Text, nullable=False),
     Column("admitted_at", BigInteger, nullable=False),
     Column("receipt", Text, nullable=False),
     Column("trace", Text),
 )
-"""Calls that were admitted and have no receipt yet; `receipt` is the JSON of the row as far as it is known."""
+"""Calls that were admitted; open are those without a receipt, the others' rows are free to be written over.
+`receipt` is the JSON of the row as far as it is known."""
 
 chain_heads = Table(
     "chain_heads",

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from gateway.stores.linking import linked
+from gateway.stores.open_calls import Slots
 from gateway.stores.tables import chain_heads, intents, receipts
 from toolkit.core.chain import GENESIS
 from toolkit.core.errors import StoreUnavailable
@@ -53,11 +54,10 @@ class Intent:
 
 @dataclass(slots=True)
 class Entry:
-    """A finished receipt. `closes_intent` is False for what was refused before any intent."""
+    """A finished receipt."""
 
     receipt: Receipt
     trace: str | None
-    closes_intent: bool
     committed: asyncio.Future[None]
 
 
@@ -77,6 +77,7 @@ class LedgerWriter:
         self._loop = loop
         self._waiting: queue.SimpleQueue[Intent | Entry | _Job | None] = queue.SimpleQueue()
         self._appender = Appender()
+        self._slots = Slots()
         self._open_calls = 0
         self._owed: list[Entry] = []
         """Receipts of calls that were made and that the disk did not take: the counters have, so they wait for it.
@@ -96,8 +97,11 @@ class LedgerWriter:
         return intent.committed
 
     def record(self, receipt: Receipt, trace: str | None, *, closes_intent: bool) -> asyncio.Future[None]:
-        """Queue a receipt; the future is done when it is on disk, or fails with StoreUnavailable."""
-        entry = Entry(receipt, trace, closes_intent, self._future())
+        """Queue a receipt; the future is done when it is on disk, or fails with StoreUnavailable.
+
+        `closes_intent` is False for what was refused before any intent.
+        """
+        entry = Entry(receipt, trace, self._future())
         self._open_calls -= closes_intent
         self._waiting.put(entry)
         return entry.committed
@@ -122,13 +126,11 @@ class LedgerWriter:
         connection: Connection,
         done: Sequence[Receipt],
         *,
-        closes_intents: bool,
         traces: Sequence[str | None] | None = None,
     ) -> None:
         """Chain and insert receipts inside a job: a start's abandoned calls, a loaded demo month."""
         why = traces if traces is not None else [None] * len(done)
-        rows = [(receipt, trace, closes_intents) for receipt, trace in zip(done, why, strict=True)]
-        self._appender.append(connection, rows)
+        self._appender.append(connection, list(zip(done, why, strict=True)))
 
     async def close(self) -> None:
         """Commit what waits, then stop the thread."""
@@ -180,6 +182,7 @@ class LedgerWriter:
         except Exception as error:
             connection.rollback()
             self._appender.heads = heads
+            self._give_back(group, Intent)
             if isinstance(error, IntegrityError | ValueError | ArithmeticError) and len(group) > 1:
                 for entry in group:  # one bad row must not take its neighbours with it
                     self._try(connection, [entry])
@@ -193,19 +196,32 @@ class LedgerWriter:
             self._resolve(group, StoreUnavailable(f"the ledger did not take the write ({self.failed})"))
             return
         self.failed = None
+        self._give_back(group, Entry)
         self._resolve(group, None)
 
     def _write(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
         begun = [
-            (item.receipt_id, item.node, item.admitted_at, item.draft, item.trace)
+            (
+                self._slots.take(connection, item.receipt_id),
+                item.receipt_id,
+                item.node,
+                item.admitted_at,
+                item.draft,
+                item.trace,
+            )
             for item in group
             if isinstance(item, Intent)
         ]
         if begun:
-            _INSERT_INTENTS.run(connection, begun)
-        done = [(item.receipt, item.trace, item.closes_intent) for item in group if isinstance(item, Entry)]
+            _WRITE_INTENTS.run(connection, begun)
+        done = [(item.receipt, item.trace) for item in group if isinstance(item, Entry)]
         if done:
             self._appender.append(connection, done)
+
+    def _give_back(self, group: Sequence[Intent | Entry], over: type[Intent | Entry]) -> None:
+        for item in group:
+            if isinstance(item, over):
+                self._slots.give_back(item.receipt.receipt_id if isinstance(item, Entry) else item.receipt_id)
 
     def _do(self, connection: Connection, job: _Job) -> None:
         heads = dict(self._appender.heads)
@@ -229,23 +245,19 @@ class Appender:
     def __init__(self) -> None:
         self.heads: dict[tuple[str, str, str], tuple[int, str]] = {}
 
-    def append(self, connection: Connection, done: Sequence[tuple[Receipt, str | None, bool]]) -> None:
-        """Link and insert (receipt, trace, closes its intent) in order, within the caller's transaction."""
+    def append(self, connection: Connection, done: Sequence[tuple[Receipt, str | None]]) -> None:
+        """Link and insert receipts, each with its trace, in order, within the caller's transaction."""
         rows: list[Sequence[Any]] = []
         touched: set[tuple[str, str, str]] = set()
-        for receipt, trace, _ in done:
+        for receipt, trace in done:
             at = receipt.admitted_at
             own = (receipt.organization, f"{at.year:04d}-{at.month:02d}", receipt.node)
             seq, head = self.heads.get(own) or _stored_head(connection, own)
-            row_hash, values = linked(receipt, seq + 1, head)
+            row_hash, values = linked(receipt, trace, seq + 1, head)
             self.heads[own] = (seq + 1, row_hash)
             touched.add(own)
-            values.append(trace)
             rows.append(values)
         _INSERT_RECEIPTS.run(connection, rows)
-        closed = [(receipt.receipt_id,) for receipt, _, closes_intent in done if closes_intent]
-        if closed:
-            _DELETE_INTENTS.run(connection, closed)
         _SET_HEADS.run(connection, [(*own, *self.heads[own]) for own in touched])
 
 
@@ -296,15 +308,14 @@ class _ManyRows:
             connection.exec_driver_sql(text, tuple(chain.from_iterable(part)))
 
 
-def _inserted(table: Table, names: Sequence[str], tail: str = "") -> _ManyRows:
-    head = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES "
+def _inserted(table: Table, names: Sequence[str], tail: str = "", verb: str = "INSERT") -> _ManyRows:
+    head = f"{verb} INTO {table.name} ({', '.join(names)}) VALUES "
     return _ManyRows(head, f"({','.join('?' * len(names))})", tail)
 
 
 MOST_ROWS = 64
-_INSERT_INTENTS = _inserted(intents, intents.columns.keys())
+_WRITE_INTENTS = _inserted(intents, intents.columns.keys(), verb="INSERT OR REPLACE")
 _INSERT_RECEIPTS = _inserted(receipts, (*RECEIPT_COLUMNS, "trace"))
-_DELETE_INTENTS = _ManyRows("DELETE FROM intents WHERE receipt_id IN (", "?", ")")
 _SET_HEADS = _inserted(
     chain_heads,
     chain_heads.columns.keys(),

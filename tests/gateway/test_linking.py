@@ -63,8 +63,8 @@ def in_kernel(receipt: Receipt, chain_seq: int, prev_hash: str) -> dict[str, Any
 
 def stored_row(receipt: Receipt, chain_seq: int, prev_hash: str) -> Mapping[str, Any]:
     """The row as the ledger stores it, read back as the export reads it."""
-    row_hash, values = linked(receipt, chain_seq, prev_hash)
-    row = row_to_json(dict(zip(RECEIPT_COLUMNS, values, strict=True)))
+    row_hash, values = linked(receipt, None, chain_seq, prev_hash)
+    row = row_to_json(dict(zip((*RECEIPT_COLUMNS, "trace"), values, strict=True)))
     assert row["row_hash"] == row_hash
     return row
 

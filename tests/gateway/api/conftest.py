@@ -43,6 +43,6 @@ def write(gateway: Harness) -> Callable[[Iterable[Receipt]], Awaitable[None]]:
     async def append(history: Iterable[Receipt]) -> None:
         writer = gateway.gateway.running.services.ledger.writer
         rows = list(history)
-        await writer.run(lambda connection: writer.append_in_job(connection, rows, closes_intents=False))
+        await writer.run(lambda connection: writer.append_in_job(connection, rows))
 
     return append
