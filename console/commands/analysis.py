@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
+from console.commands.price_lists import at_hand, named
 from console.commands.terminal import (
     CANNOT,
     DONE,
@@ -60,6 +61,13 @@ def add(commands: Commands) -> None:
     what_if.add_argument("--admission", choices=get_args(Admission), default="reserve")
     verify = command(commands, "verify", _verify, "check chains, sums, and every cost against its price list")
     verify.add_argument("files", metavar="FILE", nargs="+")
+    verify.add_argument(
+        "--prices",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a price list that is not at hand, such as a merged one",
+    )
     for parser in (spend, what_if, verify):
         add_json(parser)
 
@@ -224,7 +232,7 @@ def _verify(chosen: argparse.Namespace) -> int:
     import toolkit as tk
 
     with working("Verifying"):
-        found = tk.verify(chosen.files)
+        found = tk.verify(chosen.files, price_lists=[*at_hand(), *map(named, chosen.prices)])
     answer = {True: DONE, False: NO, None: CANNOT}[found.ok]
     if chosen.json:
         print_json(asdict(found))

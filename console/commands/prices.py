@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from console.commands import explain
+from console.commands.price_lists import at_hand, bundled, named
 from console.commands.terminal import (
     DONE,
     NO,
@@ -26,10 +29,11 @@ from console.commands.terminal import (
 from toolkit.core.errors import PriceListError
 from toolkit.core.money import PICO_PER_NANO, limit_text
 from toolkit.core.pricefile import load_price_file
-from toolkit.core.pricing import PriceList, PriceRow, list_at
+from toolkit.core.pricing import Peak, PriceList, PriceRow, list_at
 from toolkit.core.windows import parse_instant
 
 _MILLION = 1_000_000
+_DAYS = ("", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def add(commands: Commands) -> None:
@@ -38,10 +42,14 @@ def add(commands: Commands) -> None:
     show = command(prices, "show", _show, "show what prices a model")
     show.add_argument("model", metavar="MODEL", help="an id or listed alias, or PROVIDER/MODEL")
     show.add_argument("--at", metavar="INSTANT", type=_instant, help="when, such as 2026-11-15; else now")
+    show.add_argument(
+        "--list", metavar="LIST", help="a list's id, its date, or a file; else the one of that time"
+    )
     lists = command(prices, "lists", _lists, "show the price lists at hand")
     diff = command(prices, "diff", _diff, "show how two lists differ")
     diff.add_argument("one", metavar="A", help="a list's id, its date, or a file")
     diff.add_argument("other", metavar="B")
+    explain.add(prices)
     check = command(prices, "check", _check, "check a price file: its name, its hash and its rows")
     check.add_argument("file", metavar="FILE", type=Path)
     for parser in (show, lists, diff, check):
@@ -51,7 +59,7 @@ def add(commands: Commands) -> None:
 def _show(chosen: argparse.Namespace) -> int:
     now = datetime.now(UTC)
     at = chosen.at or now
-    prices = list_at(_bundled(), at)
+    prices = list_at(bundled(), at) if chosen.list is None else named(chosen.list)
     if prices is None:
         raise CannotDo("there is no price list at hand; reinstall capline")
     found = list(_rows_of(prices, chosen.model))
@@ -77,7 +85,7 @@ def _show(chosen: argparse.Namespace) -> int:
 
 
 def _lists(chosen: argparse.Namespace) -> int:
-    lists, today = _bundled(), datetime.now(UTC).date()
+    lists, today = at_hand(), datetime.now(UTC).date()
     if chosen.json:
         print_json(
             [{"id": prices.id, "date": f"{prices.date}", "rows": len(prices.rows)} for prices in lists]
@@ -89,7 +97,7 @@ def _lists(chosen: argparse.Namespace) -> int:
 
 
 def _diff(chosen: argparse.Namespace) -> int:
-    one, other = _list(chosen.one), _list(chosen.other)
+    one, other = named(chosen.one), named(chosen.other)
     before, after = ({row.id: row for row in prices.rows} for prices in (one, other))
     added = sorted(after.keys() - before.keys())
     gone = sorted(before.keys() - after.keys())
@@ -135,23 +143,6 @@ def _check(chosen: argparse.Namespace) -> int:
     return DONE
 
 
-def _bundled() -> tuple[PriceList, ...]:
-    from toolkit.prices import price_lists
-
-    return price_lists()
-
-
-def _list(wanted: str) -> PriceList:
-    """A list by file, id or date."""
-    if Path(wanted).is_file():
-        return load_price_file(Path(wanted))
-    lists = _bundled()
-    for prices in lists:
-        if wanted in (prices.id, f"{prices.date}"):
-            return prices
-    raise CannotDo(f"there is no price list {wanted!r}; there are {', '.join(prices.id for prices in lists)}")
-
-
 def _rows_of(prices: PriceList, model: str) -> Iterator[PriceRow]:
     """The rows of a model of any provider, or of the one that is named before a slash."""
     providers = sorted({row.provider for row in prices.rows})
@@ -172,13 +163,16 @@ def _described(row: PriceRow) -> Iterator[tuple[str, object]]:
     yield "row", row.id
     if row.aliases:
         yield "also called", ", ".join(row.aliases)
-    if row.prompt_above is not None:
-        yield "applies", f"to prompts of more than {row.prompt_above:,} tokens"
+    if row.above >= 0:
+        yield "applies", f"to prompts of more than {row.above:,} tokens"
+    if row.peak is not None:
+        yield "at", _peak(row.peak)
     yield "in force", f"from {_edge(row.effective_from)} to {_edge(row.effective_to)}"
     for meter, rate in row.rates.items():
         yield meter, f"${_rate(rate)} per million tokens"
     for unit, fee in row.fees.items():
-        yield unit, f"${_fee(fee)} each"
+        usd, per = _fee(unit, fee)
+        yield unit, f"${usd} each" if per == 1 else f"${usd} per {per:,}"
     yield "at most", f"{row.max_input_tokens:,} tokens in, {row.max_output_tokens:,} out"
     yield "sources", ", ".join(row.sources)
 
@@ -191,11 +185,14 @@ def _as_json(row: PriceRow) -> dict[str, Any]:
         "aliases": list(row.aliases),
         "kind": row.kind,
         "tier": row.tier,
-        "prompt_above": row.prompt_above,
+        "prompt_above": row.above if row.above >= 0 else None,
+        "peak": None if row.peak is None else _peak(row.peak),
         "effective_from": None if row.effective_from is None else _edge(row.effective_from),
         "effective_to": None if row.effective_to is None else _edge(row.effective_to),
         "usd_per_million_tokens": {meter: _rate(rate) for meter, rate in row.rates.items()},
-        "usd_each": {unit: _fee(fee) for unit, fee in row.fees.items()},
+        "fees": {
+            unit: dict(zip(("usd", "per"), _fee(unit, fee), strict=True)) for unit, fee in row.fees.items()
+        },
         "max_input_tokens": row.max_input_tokens,
         "max_output_tokens": row.max_output_tokens,
         "sources": list(row.sources),
@@ -222,8 +219,20 @@ def _rate(pico_per_token: int) -> str:
     return limit_text(pico_per_token * _MILLION // PICO_PER_NANO)
 
 
-def _fee(pico: int) -> str:
-    return limit_text(pico // PICO_PER_NANO)
+def _fee(unit: str, pico: int | Fraction) -> tuple[str, int]:
+    """(USD, per how many): a class of tokens by the million, anything else by as many as make it exact."""
+    if unit.endswith("_tokens"):
+        return _rate(int(pico)), _MILLION
+    per = Fraction(pico, PICO_PER_NANO).denominator
+    return limit_text(int(pico * per) // PICO_PER_NANO), per
+
+
+def _peak(peak: Peak) -> str:
+    """The hours of a peak row in words."""
+    hours = ", ".join(f"{start:02}:00-{end:02}:00" for start, end in peak.hours)
+    days = ", ".join(_DAYS[day] for day in sorted(peak.weekdays))
+    but = f", not on {len(peak.except_dates)} listed dates" if peak.except_dates else ""
+    return f"{hours} UTC on {days}{but}"
 
 
 def _edge(at: datetime | None) -> str:
