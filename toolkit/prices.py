@@ -1,35 +1,48 @@
 """`price`: what one answer costs, from its usage as the API returned it and a named price list.
 
-The convention is the API's, the rates are the list's, and the tier is what the provider says it served. What
-cannot be told is `Unpriced` with its reason; nothing is guessed from a neighbouring model, tier or meter.
+The kernel has the usage conventions and the price lists; this module knows which of them belongs to which API, and
+what an answer without usage means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from toolkit.core.conventions import anthropic_messages, openai_chat
+from toolkit.apis import BROKEN, Answer, api_of
 from toolkit.core.errors import QueryError
 from toolkit.core.money import NanoUsd
-from toolkit.core.pricing import Priced, PriceList, Unpriced
-from toolkit.core.pricing import price as price_usage
-from toolkit.core.tiers import STANDARD, anthropic_tier, openai_tier
-from toolkit.core.usage import Usage, UsageProblem
+from toolkit.core.pricing import Priced, PriceList, Unpriced, exact_price
+from toolkit.core.tiers import BATCH, combined
+from toolkit.core.unreported import price_unreported
+from toolkit.core.usage import UsageProblem
 from toolkit.core.windows import parse_instant, require_utc
 from toolkit.datasets import load_prices
 
-_TIER_FACTS = ("service_tier", "speed", "inference_geo")
 _LISTED_AS = {"x-ai": "xai"}
 """Providers whose own name differs from the one in the lists."""
+_GOOGLES_PREFIXES = ("models/", "publishers/google/models/")
+_FINE_TUNED_BY_AZURE = ".ft-"
+_NEVER_BILLS_ERRORS = ("openai", "google", "openrouter")
+"""Providers that bill no error at all (facts/pricing §3.3)."""
+_SAYS_NO = (503, 529)
+"""Errors from 500 on by which any provider says that it did not work."""
+_MAY_BILL = {"azure": (400, 408)}
+"""Errors below 500 after which a provider may have worked all the same: a content filter, a timeout."""
+_WHOLE = ("message_stop", "[DONE]", "response.completed", "response.incomplete", "response.failed")
+"""What a context's `terminal` says of a stream that did not break off."""
+_UNREPORTED = ("images", "characters")
+"""What a context may count of an answer whose route reports no usage."""
 
 
 def price(
     provider: str,
     api: str,
-    model: str,
-    usage: Mapping[str, Any] | None,
+    model: str | None,
+    usage: Any,
     at: datetime | str,
     *,
     context: Mapping[str, Any] | None = None,
@@ -39,38 +52,47 @@ def price(
 
     Args:
         provider: as in the price lists, such as `openai`.
-        api: one of `APIS`, such as `chat.completions` or `messages(stream)`.
+        api: such as `chat.completions`, `messages(stream)` or `batch(responses)`; see `toolkit.apis.APIS`.
         model: the id that was served; found exactly or as a listed alias.
-        usage: the usage object, raw. A stream's is `{"message_start": …, "message_delta": …}`; one that broke
-            off before its delta is priced by the counts seen, a lower bound.
+        usage: the usage object, raw. A stream's may be the list of those that came; of `messages(stream)` it is
+            `{"message_start": …, "message_delta": …}`. One that broke off is priced by the counts seen: a lower
+            bound, `priced_partial`.
         at: UTC instant of admission, or its RFC 3339 text.
-        context: facts beside the usage: `service_tier`, `speed`, `inference_geo`, `http_status`.
+        context: facts beside the usage: `service_tier`, `speed`, `inference_geo`, `processing`, `trafficType`,
+            `deployment_type`, `tool_usage`, `http_status`, `terminal`, `usage` (a provider's way to count).
         price_list: a list or the id of a bundled one; the newest bundled one when left out.
 
     Raises:
-        QueryError: an API or list that is not known, or an instant without an offset.
+        QueryError: an API, a way to count or a list that is not known, or an instant without an offset.
 
     >>> usage = {"prompt_tokens": 1, "completion_tokens": 1}
     >>> price("openai", "chat.completions", "gpt-9-omega", usage, "2026-11-15T12:00:00Z").reason
     'model_unknown'
     """
-    if api not in APIS:
-        raise QueryError(f"api {api!r} is not supported yet; it is one of {', '.join(APIS)}")
-    prices = _list(price_list)
+    asked, prices, instant = api_of(api), _list(price_list), _instant(at)
     facts = dict(context or {})
     status = facts.get("http_status")
-    if isinstance(status, int) and status >= 400:
+    if usage is None and isinstance(status, int) and status >= 400:
         return _refused_by_provider(provider, status, prices)
-    meter, tier_of, batch = APIS[api]
-    raw = _last_of_stream(usage) if api.endswith("(stream)") else usage
-    found = meter(raw)
+    raw, lower_bound = _exact(usage), None
+    if asked.stream:
+        raw, lower_bound = asked.api.events(raw)
+        if lower_bound is None and facts.get("terminal") not in (None, *_WHOLE):
+            lower_bound = BROKEN
+    answer = Answer(provider, _model_id(provider, model or ""), raw, facts)
+    batch = asked.batch or facts.get("processing") == BATCH
+    tier = combined(BATCH, asked.api.tier(answer)) if batch else asked.api.tier(answer)
+    listed = _LISTED_AS.get(provider, provider)
+    known = {unit: facts[unit] for unit in _UNREPORTED if unit in facts}
+    if usage is None and (known or api == "moderations"):
+        return price_unreported(prices, listed, answer.model, known, instant, tier=tier)
+    found = asked.api.usage(answer)
     if isinstance(found, UsageProblem):
         return Unpriced(reason=found.reason, price_list=prices.id)
-    inside = raw if isinstance(raw, Mapping) else {}
-    tier = tier_of({name: _word(inside.get(name, facts.get(name))) for name in _TIER_FACTS})
-    if batch:
-        tier = "batch" if tier in (STANDARD, "batch") else f"batch {tier}"
-    return price_usage(prices, _LISTED_AS.get(provider, provider), model, found, _instant(at), tier=tier)
+    priced = exact_price(prices, listed, answer.model, found, instant, tier=tier)
+    if lower_bound is None or isinstance(priced, Unpriced):
+        return priced
+    return replace(priced, status="priced_partial", reason=lower_bound)
 
 
 def price_lists() -> tuple[PriceList, ...]:
@@ -78,47 +100,33 @@ def price_lists() -> tuple[PriceList, ...]:
     return load_prices()
 
 
-def _word(said: Any) -> str | None:
-    return None if said is None else str(said)
+def _exact(raw: Any) -> Any:
+    """A JSON value whose fractions are read by their text: `json.loads` makes floats of them."""
+    if isinstance(raw, Mapping):
+        return {name: _exact(value) for name, value in raw.items()}
+    if isinstance(raw, list):
+        return [_exact(value) for value in raw]
+    return Decimal(repr(raw)) if isinstance(raw, float) else raw
 
 
-def _chat_tier(said: Mapping[str, str | None]) -> str:
-    return openai_tier(said["service_tier"])
-
-
-def _messages_tier(said: Mapping[str, str | None]) -> str:
-    return anthropic_tier(said["service_tier"], speed=said["speed"], inference_geo=said["inference_geo"])
-
-
-_Meter = Callable[[Any], Usage | UsageProblem]
-_Tier = Callable[[Mapping[str, str | None]], str]
-APIS: Mapping[str, tuple[_Meter, _Tier, bool]] = {
-    "chat.completions": (openai_chat, _chat_tier, False),
-    "chat.completions(stream)": (openai_chat, _chat_tier, False),
-    "batch(chat.completions)": (openai_chat, _chat_tier, True),
-    "embeddings": (openai_chat, _chat_tier, False),
-    "messages": (anthropic_messages, _messages_tier, False),
-    "messages(stream)": (anthropic_messages, _messages_tier, False),
-    "messages(batch)": (anthropic_messages, _messages_tier, True),
-}
-"""API name to (usage convention, how its tier is told, whether it is a batch)."""
-
-
-def _last_of_stream(usage: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A stream's usage: counts are cumulative, so the last one that is not null stands, field by field."""
-    if not isinstance(usage, Mapping) or not {"message_start", "message_delta"} & usage.keys():
-        return usage
-    merged: dict[str, Any] = {}
-    for event in ("message_start", "message_delta"):
-        merged |= {name: count for name, count in (usage.get(event) or {}).items() if count is not None}
-    return merged
+def _model_id(provider: str, model: str) -> str:
+    """The id that a list has: without Google's resource prefix, Azure's fine-tunes spelled as OpenAI's."""
+    if provider == "google":
+        for prefix in _GOOGLES_PREFIXES:
+            if model.startswith(prefix):
+                return model.removeprefix(prefix)
+    base, tuned, _ = model.partition(_FINE_TUNED_BY_AZURE)
+    return f"ft:{base}" if provider == "azure" and tuned else model
 
 
 def _refused_by_provider(provider: str, status: int, prices: PriceList) -> Priced | Unpriced:
     """An error costs nothing where the provider says no before it works; after that nobody knows."""
-    said_no = status in (503, 529) or (status < 500 and not (provider == "azure" and status in (400, 408)))
-    if said_no:
-        return Priced(cost_nano_usd=NanoUsd(0), price_list=prices.id, price_row="", lines=())
+    if status in _MAY_BILL.get(provider, ()):
+        return Unpriced(reason="possibly_billed", price_list=prices.id)
+    if status < 500 or status in _SAYS_NO or provider in _NEVER_BILLS_ERRORS:
+        return Priced(
+            cost_nano_usd=NanoUsd(0), price_list=prices.id, price_row="", lines=(), status="no_charge"
+        )
     return Unpriced(reason="outcome_unknown", price_list=prices.id)
 
 

@@ -192,7 +192,20 @@ class PriceList:
 def price(
     prices: PriceList, provider: str, model: str, usage: Usage, at: datetime, *, tier: str = STANDARD
 ) -> Priced | Unpriced:
-    """The cost of one answer. `at` is the instant of admission, `model` and `tier` what was served."""
+    """The cost of one answer. `at` is the instant of admission, `model` and `tier` what was served.
+
+    A cost that no receipt can carry is `usage_invalid`; `exact_price` has no such limit.
+    """
+    found = exact_price(prices, provider, model, usage, at, tier=tier)
+    if isinstance(found, Priced) and found.cost_nano_usd > LARGEST_INTEGER:
+        return Unpriced(reason="usage_invalid", price_list=prices.id, price_row=found.price_row)
+    return found
+
+
+def exact_price(
+    prices: PriceList, provider: str, model: str, usage: Usage, at: datetime, *, tier: str = STANDARD
+) -> Priced | Unpriced:
+    """The cost of one answer, however large it is."""
     row = row_for(prices, provider, model, at, tier=tier, prompt=usage.prompt)
     if isinstance(row, Unpriced):
         return row
@@ -210,8 +223,6 @@ def price(
             return counted
         lines += counted
     cost = nano_half_even(sum([line.pico_usd for line in lines]))
-    if cost > LARGEST_INTEGER:
-        return Unpriced(reason="usage_invalid", price_list=prices.id, price_row=row.id)
     return Priced(cost_nano_usd=cost, price_list=prices.id, price_row=row.id, lines=tuple(lines))
 
 
