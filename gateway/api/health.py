@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from gateway.api.errors import OperatorRoute
 from gateway.api.parts import Operator
 from toolkit.core.money import usd_text
+from toolkit.core.pricing import list_at
 
 
 class StoreHealth(BaseModel):
@@ -91,6 +92,7 @@ def health_router(parts: Operator) -> APIRouter:
             "ledger_backlog": ("Ledger entries that wait for the disk.", writer.backlog),
             "ledger_failing": ("1 when the last ledger commit failed.", int(writer.failed is not None)),
             "closed_at_start": ("Calls that the last stop cut off.", parts.ledger.closed_at_start),
+            "price_list_age_days": ("Days since the date of the price list in use.", _list_age(parts)),
         }
         text = parts.metrics.text(gauges)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -104,3 +106,10 @@ def _running(parts: Operator) -> int:
 
 def _held(parts: Operator) -> int:
     return sum(facts.hold_nano_usd or 0 for _, facts in parts.ledger.counters.running())
+
+
+def _list_age(parts: Operator) -> int:
+    at = parts.clock()
+    used = list_at(parts.policy.current.prices, at)
+    assert used is not None, "a gateway starts with at least one price list"
+    return (at.date() - used.date).days

@@ -35,6 +35,7 @@ async def test_metrics_are_text_without_customers_or_keys(gateway: Harness) -> N
     assert 'capline_requests_total{dialect="openai",status="served"} 1' in lines
     assert 'capline_refusals_total{code="invalid_api_key"} 1' in lines
     assert "capline_in_flight 0" in lines
+    assert "capline_price_list_age_days 61" in lines
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?\d+')
     assert all(line.startswith(("# HELP ", "# TYPE ")) or sample.fullmatch(line) for line in lines)
     assert all(secret not in reply.text for secret in ("secret", key["id"], key["key"], ADMIN))
