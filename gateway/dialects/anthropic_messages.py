@@ -23,7 +23,7 @@ from gateway.dialects.base import (
     with_fields,
 )
 from gateway.refusals import Refusal
-from toolkit.core.conventions import anthropic_messages
+from toolkit.core.conventions import anthropic_messages, merge_fields
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import anthropic_tier
 from toolkit.core.usage import PROMPT_METERS, UsageProblem
@@ -71,7 +71,7 @@ class _Request(Body):
 class _Message(msgspec.Struct):
     id: str | None = None
     model: str | None = None
-    usage: dict[str, Any] | None = None
+    usage: Mapping[str, Any] | None = None
 
 
 class _Event(msgspec.Struct):
@@ -160,8 +160,8 @@ class MessagesStreamMeter:
         if event.message is not None:
             self._known.id = event.message.id or self._known.id
             self._known.model = event.message.model or self._known.model
-            self._merge(event.message.usage)
-        self._merge(event.usage)
+            self._known.usage = merge_fields(self._known.usage, event.message.usage)
+        self._known.usage = merge_fields(self._known.usage, event.usage)
         return Handling.FORWARD
 
     def complete(self) -> bool:
@@ -171,11 +171,6 @@ class MessagesStreamMeter:
     def served(self) -> Served:
         """What the events said so far."""
         return _served(self._known)
-
-    def _merge(self, usage: dict[str, Any] | None) -> None:
-        if usage is not None:
-            news = {name: value for name, value in usage.items() if value is not None}
-            self._known.usage = {**(self._known.usage or {}), **news}
 
 
 def render(refusal: Refusal, request_id: str) -> bytes:
@@ -208,7 +203,7 @@ def _served(message: _Message) -> Served:
         upstream_id=message.id,
         service_tier=tier,
         tier=anthropic_tier(tier, speed=speed, inference_geo=geography),
-        usage=anthropic_messages(usage),
+        usage=anthropic_messages(usage, message.model),
     )
 
 

@@ -16,7 +16,7 @@ from gateway.upstream import RawHeaders
 from toolkit.core.conventions import ChatStyle
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import STANDARD
-from toolkit.core.usage import Quantity, Usage, UsageProblem
+from toolkit.core.usage import Quantity, Usage, UsageProblem, within_receipt
 
 LARGEST_OUTPUT_LIMIT = 10_000_000
 MOST_CHOICES = 128
@@ -76,6 +76,9 @@ class Served:
     """What the provider says it cost, kept beside our cost and never added up."""
     running: bool = False
     """The provider works on: this is no end, and nothing is billed by it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "usage", within_receipt(self.usage))
 
 
 class Handling(Enum):
