@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkit.frames import RECEIPT_SCHEMA, Manifest, Receipts
     from toolkit.loading import load
     from toolkit.prices import price, price_lists
+    from toolkit.repricing import reprice
     from toolkit.showback import months, spend, unpriced
     from toolkit.verification import Verification, verify
     from toolkit.whatif import WhatIf, what_if
@@ -52,6 +53,7 @@ __all__ = [
     "months",
     "price",
     "price_lists",
+    "reprice",
     "spend",
     "unpriced",
     "verify",
@@ -78,6 +80,7 @@ _HOMES = {
     "months": "showback",
     "price": "prices",
     "price_lists": "prices",
+    "reprice": "repricing",
     "spend": "showback",
     "unpriced": "showback",
     "verify": "verification",
