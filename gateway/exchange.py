@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,12 +16,13 @@ from gateway.client import Client
 from gateway.deadline import Deadline
 from gateway.dialects.base import Dialect, Handling, Served, StreamMeter
 from gateway.headers import Names, raw
+from gateway.json_array import ArraySplitter
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.outcome import Outcome, outcome_columns
 from gateway.pipeline import Candidate, Draft, redraft
 from gateway.refusals import Refusal
-from gateway.settings import Settings
+from gateway.settings import Provider, Settings
 from gateway.sse import EventSplitter
 from gateway.stores.traces import trace_text
 from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders, Upstream
@@ -34,6 +35,8 @@ _log = logging.getLogger("capline.exchange")
 
 _NOT_BILLED = frozenset({503, 529})
 """5xx by which a provider says that it did not take the call; of any other 5xx nobody can know (contract §8)."""
+_BILLED_BY_SOME = frozenset({400, 408})
+"""4xx that say that a prompt was filtered or timed out, after work that Azure bills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +112,8 @@ class Exchange:
 
     async def _send(self, target: str, headers: RawHeaders, body: bytes) -> Answer:
         candidate, provider = self._candidate, self._candidate.provider
-        key = provider.api_keys[0] if provider.api_keys else ""
         out = self._services.names.to_provider(headers)
-        out.extend(self._dialect.authorize(key).items())
+        out.extend(key_headers(self._dialect, provider).items())
         prepared = self._dialect.prepare(body, candidate.call, candidate.model)
         url = provider.url(self._dialect.target(target, candidate.call, candidate.model))
         return await self._services.upstream.send(url, out, prepared)
@@ -119,7 +121,9 @@ class Exchange:
     async def _take(self, answer: Answer) -> None:
         if 200 <= answer.status < 300:
             if _content_type(answer.headers).startswith(b"text/event-stream"):
-                await self._take_stream(answer)
+                await self._take_stream(answer, EventSplitter())
+            elif self._dialect.array_streams:
+                await self._take_stream(answer, ArraySplitter())
             elif self._dialect.passes_through and b"json" not in _content_type(answer.headers):
                 await self._pass_through(answer)
             else:
@@ -139,18 +143,25 @@ class Exchange:
 
     async def _take_error(self, answer: Answer) -> None:
         body = await self._read(answer)
-        billed = answer.status >= 500 and answer.status not in _NOT_BILLED
-        outcome = Outcome("abandoned" if billed else "failed", answer.status, response_bytes=len(body))
+        outcome = self._refused(answer.status, body)
         if await self._finish(outcome) is None:
             return
         final = {"x-should-retry": "false"} if self._dialect.is_spend_limit(answer.status, body) else {}
         kept = [(name, value) for name, value in answer.headers if not final or name != b"x-should-retry"]
         await self._client.answer(answer.status, [*self._headers(kept), *raw(final.items())], body)
 
-    async def _take_stream(self, answer: Answer) -> None:
+    def _refused(self, status: int, body: bytes) -> Outcome:
+        """What a provider's error means: that nothing was billed, or that nobody can know."""
+        if status >= 500 and status not in _NOT_BILLED:
+            return Outcome("abandoned", status, response_bytes=len(body))
+        if status in _BILLED_BY_SOME and self._candidate.provider.bills_refused_work:
+            served = self._dialect.read_answer(body, self._candidate.call)
+            return Outcome("abandoned", status, served, len(body), "possibly_billed")
+        return Outcome("failed", status, response_bytes=len(body))
+
+    async def _take_stream(self, answer: Answer, splitter: EventSplitter | ArraySplitter) -> None:
         await self._client.start(answer.status, self._headers(answer.headers))
         meter = self._meter = self._dialect.stream_meter(self._candidate.call)
-        splitter = EventSplitter()
         held = b""
         self._response_bytes = 0
         async for chunk in answer.chunks():
@@ -165,10 +176,12 @@ class Exchange:
                     out.append(piece)
             if out:
                 await self._client.write(b"".join(out))
+        tail = splitter.last()
+        meter.event(tail.data)
         status: Status = "served" if meter.complete() else "abandoned"
         outcome = Outcome(status, answer.status, meter.served(), self._response_bytes)
         if await self._finish(outcome) is not None and status == "served":
-            await self._client.end(held + splitter.rest())
+            await self._client.end(held + tail.raw)
 
     async def _pass_through(self, answer: Answer) -> None:
         """Forward a body that says nothing of its usage, and hold its last byte back until the receipt is there."""
@@ -267,6 +280,12 @@ class Exchange:
     def _note_first_byte(self) -> None:
         if self._first_byte_at is None:
             self._first_byte_at = asyncio.get_running_loop().time()
+
+
+def key_headers(dialect: Dialect, provider: Provider) -> Mapping[str, str]:
+    """The headers that carry a provider's key: its dialect's, or Azure's own."""
+    key = provider.api_keys[0] if provider.api_keys else ""
+    return {"api-key": key} if provider.usage == "azure" else dialect.authorize(key)
 
 
 def request_ids(operation_id: str) -> dict[str, str]:

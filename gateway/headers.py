@@ -36,6 +36,7 @@ _NOT_SENT = _HOP_BY_HOP | frozenset(
         b"authorization",
         b"x-api-key",
         b"x-goog-api-key",
+        b"api-key",
     }
 )
 _NOT_ANSWERED = _HOP_BY_HOP | frozenset({b"content-length", b"content-encoding", b"date", b"server"})

@@ -25,6 +25,8 @@ class Outcome:
     http_status: int
     served: Served = field(default_factory=Served)
     response_bytes: int | None = None
+    unknown: str = "outcome_unknown"
+    """Why nobody knows what an abandoned call was billed."""
 
 
 def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def _reason(outcome: Outcome, result: Priced | Unpriced | None) -> str | None:
     if outcome.status == "failed":
         return None
     if outcome.status == "abandoned":
-        return "outcome_unknown"
+        return outcome.unknown
     if isinstance(result, Unpriced):
         return result.reason
     usage = outcome.served.usage

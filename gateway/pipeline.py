@@ -7,7 +7,7 @@ the draft of the receipt or returns the refusal that ends the call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -90,6 +90,8 @@ class Pipeline:
                 code="unknown_provider", message=f"No provider is configured for the {dialect.name} dialect."
             )
         provider, model = chosen
+        if call.usage_style != provider.usage_style:
+            call = replace(call, usage_style=provider.usage_style)
         draft["provider"] = provider.name
         if tags.customer_invalid and "customer" in policy.book(principal.organization).armed_scopes:
             return Refusal(code="invalid_customer_tag", message=INVALID_CUSTOMER_TAG)

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
-from gateway.dialects import DIALECTS, dialect_of
+from gateway.dialects import dialect_of, shape_of
 from gateway.dialects.base import Arrival, Dialect
 from gateway.exchange import Exchange, Services, request_ids
 from gateway.headers import raw
@@ -48,7 +48,14 @@ class DataPlane:
         if dialect is None or scope["method"] != "POST":
             unsupported = "This route cannot be metered, so it is not forwarded."
             await self._answer(
-                client, DIALECTS[0], Refusal(code="unsupported_route", message=unsupported), operation_id
+                client, shape_of(path), Refusal(code="unsupported_route", message=unsupported), operation_id
+            )
+            return
+        target = _target(scope)
+        if dialect.has_key_in_query(target):
+            message = "An API key in the query string is refused; send it in a header."
+            await self._answer(
+                client, dialect, Refusal(code="invalid_api_key", message=message), operation_id
             )
             return
         principal = self._authenticate(headers)
@@ -59,8 +66,6 @@ class DataPlane:
             )
             return
         try:
-            query = scope.get("query_string", b"")
-            target = f"{path}?{query.decode('latin-1')}" if isinstance(query, bytes) and query else path
             await self._serve(client, dialect, principal, target, headers, operation_id)
         except ClientLeft:
             self._services.metrics.count("left_early")
@@ -91,7 +96,7 @@ class DataPlane:
             "project": principal.project,
             "key_id": principal.key_id,
             "dialect": dialect.name,
-            "route": target.partition("?")[0],
+            "route": dialect.route or target.partition("?")[0],
             "request_bytes": 0,
             "node": self._services.settings.node,
         }
@@ -193,3 +198,9 @@ class DataPlane:
             **refusal.response_headers(),
         }
         await client.answer(refusal.status, raw(headers.items()), dialect.render(refusal, operation_id))
+
+
+def _target(scope: dict[str, object]) -> str:
+    """The path, and the query that came with it."""
+    path, query = str(scope["path"]), scope.get("query_string", b"")
+    return f"{path}?{query.decode('latin-1')}" if isinstance(query, bytes) and query else path

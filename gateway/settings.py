@@ -15,10 +15,13 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import toolkit.core
+from toolkit.core.conventions import ChatStyle
 from toolkit.core.errors import CaplineError
 
 DialectName = Literal["openai", "anthropic", "gemini"]
 UndeclaredOutput = Literal["default", "model_max", "refuse"]
+UsageConvention = Literal["azure", ChatStyle]
+"""How a provider counts: a style of the OpenAI dialect, or Azure, which counts as OpenAI and bills otherwise."""
 
 PREFIX = "CAPLINE_"
 NOT_OURS = ("CAPLINE_REQUIRE_ALL", "CAPLINE_TEST_", "CAPLINE_CONSOLE_", "CAPLINE_GATEWAY_URL")
@@ -46,6 +49,18 @@ class Provider:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     prices: str
     """The provider's name in the price list."""
+    usage: UsageConvention = "openai"
+    """Its usage convention; read in the OpenAI dialect alone."""
+
+    @property
+    def usage_style(self) -> ChatStyle:
+        """The style in which its counts are read."""
+        return "openai" if self.usage == "azure" else self.usage
+
+    @property
+    def bills_refused_work(self) -> bool:
+        """Whether it may bill a prompt that it answers with 400 or 408: Azure does, once it has processed it."""
+        return self.usage == "azure"
 
     def url(self, target: str) -> str:
         """The provider's URL for a route of ours and its query; OpenAI's base URL already ends in the version path."""
@@ -121,6 +136,7 @@ class Settings:
                 "base_url": without_password(provider.base_url),
                 "api_keys": f"{len(provider.api_keys)} (hidden)",
                 "prices": provider.prices,
+                "usage": provider.usage,
             }
             for provider in self.providers
         ]
@@ -154,7 +170,10 @@ _VENDORS = (
     _Vendor("gemini", "gemini", "https://generativelanguage.googleapis.com", "google"),
     _Vendor("openrouter", "openai", "https://openrouter.ai/api/v1", "openrouter"),
 )
-_PROVIDER_KEYS = ("dialect", "base_url", "api_keys", "prices")
+_PROVIDER_KEYS = ("dialect", "base_url", "api_keys", "prices", "usage")
+_CONVENTIONS: tuple[UsageConvention, ...] = ("azure", *get_args(ChatStyle))
+_CONVENTION_OF: Mapping[str, UsageConvention] = {"x-ai": "xai", **{name: name for name in _CONVENTIONS}}
+"""Conventions of providers that are known by name."""
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
@@ -199,13 +218,23 @@ def _provider(
     prices = table.get("prices", vendor.prices if vendor else name)
     if not isinstance(prices, str) or not prices:
         raise SettingsError(f"{where}.prices is the provider's name in the price list")
+    usage = table.get("usage", _convention(name, prices))
+    if usage not in _CONVENTIONS:
+        raise SettingsError(f"{where}.usage is one of {', '.join(_CONVENTIONS)}")
     return Provider(
         name=name,
         dialect=dialect,
         base_url=_base_url(f"{where}.base_url", base_url),
         api_keys=tuple(key.strip() for key in api_keys),
         prices=prices,
+        usage=usage,
     )
+
+
+def _convention(name: str, prices: str) -> UsageConvention:
+    """The convention that goes with a provider's name, or with whose prices it has."""
+    known = [_CONVENTION_OF.get(word.lower(), "openai") for word in (prices, name)]
+    return next((convention for convention in known if convention != "openai"), "openai")
 
 
 def _base_url(where: str, url: object) -> str:

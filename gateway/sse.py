@@ -48,6 +48,11 @@ class EventSplitter:
         kept, self._kept = self._kept, b""
         return kept
 
+    def last(self) -> Event:
+        """What stands after the last blank line once the body has ended, which may be an event that lacks one."""
+        raw = self.rest()
+        return Event(raw, _data(raw))
+
 
 def _data(raw: bytes) -> bytes | None:
     if raw.startswith(b"data: ") and raw.find(b"\n", 0, -2) < 0:

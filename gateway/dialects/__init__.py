@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.dialects import (
     anthropic_messages,
+    gemini,
     openai_chat,
     openai_completions,
     openai_embeddings,
@@ -25,6 +26,8 @@ DIALECTS: tuple[Dialect, ...] = (
     openai_transcriptions.DIALECT,
     openai_speech.DIALECT,
     anthropic_messages.DIALECT,
+    gemini.GENERATE,
+    gemini.STREAM,
 )
 
 _BY_ROUTE = {route: dialect for dialect in DIALECTS for route in dialect.routes}
@@ -37,3 +40,10 @@ def dialect_of(path: str) -> Dialect | None:
     if exact is not None:
         return exact
     return next((dialect for pattern, dialect in _BY_PATTERN if pattern.fullmatch(path)), None)
+
+
+def shape_of(path: str) -> Dialect:
+    """The dialect whose refusals the SDK reads that came to a path, metered or not."""
+    if path.startswith("/v1beta/"):
+        return gemini.GENERATE
+    return anthropic_messages.DIALECT if path.startswith("/v1/messages") else openai_chat.DIALECT

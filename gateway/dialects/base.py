@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -120,6 +121,8 @@ class Dialect:
     """The paths that are its own, as they stand."""
     pattern: re.Pattern[str] | None = None
     """The whole of a path that has an id or a model in it."""
+    route: str = ""
+    """What receipts call such a path, without the id or the model."""
     parse: Callable[[bytes, Arrival], Call]
     """A request as it came -> what it says about itself. Raises BadRequest."""
     prepare: Callable[[bytes, Call, str], bytes]
@@ -132,10 +135,21 @@ class Dialect:
     """(refusal, request id) -> the body in this dialect's own error shape."""
     authorize: Callable[[str], Mapping[str, str]]
     """A provider's API key -> the headers that carry it."""
+    keys_in_query: frozenset[str] = frozenset()
+    """Query parameters in which its own APIs take a key: here a call that has one is refused."""
+    array_streams: bool = False
+    """Whether a stream that is not of events is a JSON array that grows."""
     passes_through: bool = False
     """Whether its answers may be neither JSON nor events: then they are forwarded as they come, and report nothing."""
     is_spend_limit: Callable[[int, bytes], bool]
     """Whether a provider's error says that its own spend limit is reached: final, never to be retried."""
+
+    def has_key_in_query(self, target: str) -> bool:
+        """Whether a path's query has a parameter that its own APIs take for a key, however it is spelled."""
+        if not self.keys_in_query:
+            return False
+        query = parse_qsl(target.partition("?")[2], keep_blank_values=True)
+        return any(name in self.keys_in_query for name, _ in query)
 
 
 class Body(msgspec.Struct):

@@ -18,7 +18,13 @@ class RawClient:
         self._on_message = on_message
 
     async def post(
-        self, gateway: Gateway, path: str, body: bytes, headers: list[tuple[bytes, bytes]]
+        self,
+        gateway: Gateway,
+        path: str,
+        body: bytes,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        query: bytes = b"",
     ) -> None:
         """Run the request to its end."""
         waiting = [{"type": "http.request", "body": body, "more_body": False}]
@@ -36,7 +42,7 @@ class RawClient:
                 self._on_message(dict(message))
             self.messages.append(dict(message))
 
-        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": query, "headers": headers}
         await gateway(scope, receive, send)
 
     @property
