@@ -225,7 +225,7 @@ FORM = "multipart/form-data; boundary=x"
             FORM,
         ),
         (
-            b'--x\r\ncontent-disposition: form-data; name="a"; name="model"\r\n\r\na\r\n--x--\r\n',
+            b'--x\r\ncontent-disposition: form-data; name="model"; name="a"\r\n\r\na\r\n--x--\r\n',
             FORM,
         ),
         (
@@ -298,6 +298,7 @@ async def test_a_route_that_no_limit_bounds_wants_none_declared(tmp_path: Path) 
         await gateway.make_cap(limit_usd="0.001")
         reply, _ = await post(gateway, "/v1/embeddings", embedding(3), model="embed", input="a")
         assert reply.status_code == 200
+        assert (await speak(gateway, "speak-each"))[0].status_code == 200
         too_dear = {"model": "image-tokens", "prompt": "a cat"}
         reply, _ = await post(gateway, "/v1/images/generations", {}, **too_dear)
         assert reply.json()["error"]["code"] == "budget_exceeded"
