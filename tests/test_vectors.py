@@ -246,7 +246,7 @@ def tier_of(vector: Vector) -> str:
     said = vector["context"]
     words = (said.get(name) for name in ("processing", "speed", "inference_geo", "deployment_type"))
     word: str = next((word for word in words if word not in (None, "global")), said.get("service_tier"))
-    return word or "standard"
+    return "data-zone" if word == "data-zone-eu" else word or "standard"
 
 
 def nano(micro_usd: str) -> int:

@@ -1,9 +1,10 @@
 """What a gateway does with a call, on paper: admission at one instant, settlement at another.
 
 Every figure is the kernel's. A call's bounds are `CallBounds(body_bytes=request_bytes,
-text_bytes=request_bytes, output_limit=output_limit, prompt_meters=PROMPT)`: no media, one choice, every class
-of prompt token (an Anthropic call of this month marks its prompt for an hour of caching). An output without a
-declared limit is bounded by the gateway's default, 4,096 tokens.
+text_bytes=request_bytes, output_limit=output_limit, prompt_meters=PROMPT[provider])`: no media, one choice,
+every class of prompt token that the call can incur (an Anthropic call of this month marks its prompt for an hour
+of caching, an OpenAI one asks for no long caching). An output without a declared limit is bounded by the gateway's
+default, 4,096 tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from toolkit.synth_world import MONTH_START
 ORGANIZATION = "default"
 NODE = "n1"
 DEFAULT_OUTPUT = 4096
-PROMPT = frozenset({"input", "cache_read", "cache_write_5m", "cache_write_1h"})
+_SHORT = frozenset({"input", "cache_read", "cache_write_5m"})
+PROMPT = {"openai": _SHORT, "anthropic": _SHORT | {"cache_write_1h"}}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROUTES = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
@@ -164,7 +166,7 @@ def _facts(session: Session, request: Request, prices: PriceList, draft: Draft) 
         body_bytes=request.body_bytes,
         text_bytes=request.body_bytes,
         output_limit=request.output_limit,
-        prompt_meters=PROMPT,
+        prompt_meters=PROMPT[session.model.provider],
     )
     model, at = session.model, draft["admitted_at"]
     found = estimate(prices, model.provider, model.requested, bounds, at, default_output=DEFAULT_OUTPUT)

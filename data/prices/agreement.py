@@ -11,14 +11,24 @@ import datetime
 import itertools
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from price_sources import PROVIDERS, TIERS, GenaiModel, Rates, SecondOpinion, Segment, Sheet
+from price_sources import PROVIDERS, TIERS, GenaiModel, Rates, SecondOpinion, Segment, Sheet, clean
 
 SIGNED = "signed"
-CORE = {"chat": ("input", "output"), "embedding": ("input",)}
+CORE = {
+    "chat": ("input", "output"),
+    "embedding": ("input",),
+    "image": ("input", "image_output_tokens"),
+    "transcription": ("seconds",),
+}
+APART = {"seconds": 3_600, "image_output_tokens": 1_000_000, "cache_read_image_tokens": 1_000_000}
+APART["cache_read_audio_tokens"] = 1_000_000
+"""Meters that a row lists as fees, and how many units their price in a source is for."""
+LIMITS = {"image": (200_000, 65_536), "transcription": (1, 0)}
+"""Where no source states one: sixteen dense images in, ten of the dearest out; a recording has no tokens."""
 NEVER = datetime.date.min
 ALWAYS = datetime.date.max
 
@@ -49,8 +59,7 @@ class Signature:
     @classmethod
     def read(cls, entry: dict[str, Any]) -> Signature:
         """One entry of the signed file; it must name the page and the reason."""
-        if not (entry["url"].startswith("https://") and entry["reason"]):
-            raise SystemExit(f"{entry['model']}: a signature needs a page and a reason")
+        check_signature(entry)
         start = entry.get("effective_from")
         return cls(
             entry["provider"],
@@ -61,6 +70,87 @@ class Signature:
             {meter: Decimal(rate) for meter, rate in entry.get("rates", {}).items()},
             {item: Decimal(fee) for item, fee in entry.get("fees", {}).items()},
         )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is signed for many models at once: a page says how a price follows from another.
+
+    `meters` need one source alone in the tier; `models` are taken whole from litellm; `place` is a geography
+    whose rates are a multiple of the listed ones; `tiers` are litellm's alone for a model whose standard tier is
+    agreed; `fees` are added to the provider's rows.
+    """
+
+    provider: str
+    tier: str | None
+    meters: frozenset[str]
+    models: frozenset[str]
+    place: str | None
+    tiers: tuple[str, ...]
+    fees: Rates
+
+    @classmethod
+    def read(cls, entry: dict[str, Any]) -> Rule:
+        """One rule of the signed file; it must name the page and the reason."""
+        check_signature(entry)
+        return cls(
+            entry["provider"],
+            entry.get("tier"),
+            frozenset(entry.get("meters", ())),
+            frozenset(entry.get("models", ())),
+            entry.get("place"),
+            tuple(entry.get("tiers", ())),
+            {item: Decimal(fee) for item, fee in entry.get("fees", {}).items()},
+        )
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The whole signed file: rates of one model, rules, and rows that are written out in full."""
+
+    rates: list[Signature] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> Signed:
+        """The file as it was parsed."""
+        for entry in content["rows"]:
+            check_signature(entry)
+        return cls(
+            [Signature.read(entry) for entry in content["rates"]],
+            [Rule.read(entry) for entry in content["rules"]],
+            [_filled(row) for entry in content["rows"] for row in entry["rows"]],
+        )
+
+    def written(self, provider: str) -> set[str]:
+        """The ids of a provider that no source is asked about."""
+        rows = [row for row in self.rows if row["provider"] == provider]
+        return {one for row in rows for one in (row["model"], *row["aliases"])}
+
+    def alone(self, provider: str, tier: str) -> set[str]:
+        """The meters of a tier for which one source is enough."""
+        rules = [one for one in self.rules if one.provider == provider and one.tier in (None, tier)]
+        return {meter for one in rules for meter in one.meters}
+
+
+def check_signature(entry: dict[str, Any]) -> None:
+    """A signature names a page, says why, and whether a person has read the page for it."""
+    if not (entry["url"].startswith("https://") and entry["reason"] and "read" in entry):
+        raise SystemExit(f"{entry}: a signature needs a page, a reason and when it was read")
+
+
+def _filled(row: Row) -> Row:
+    usual: Row = {
+        "aliases": [],
+        "kind": "chat",
+        "tier": "standard",
+        "prompt_above": None,
+        "effective_from": None,
+        "effective_to": None,
+        "fees": {},
+    }
+    return usual | row | {"sources": [SIGNED]}
 
 
 @dataclass(frozen=True)
@@ -273,22 +363,24 @@ def add_span(spans: list[Span], span: Span) -> None:
 # --------------------------------------------------------------------------- rows
 
 
-def group_rows(group: Group, provider: str, snapshots: list[Snapshot], signed: list[Signature]) -> list[Row]:
+def group_rows(group: Group, provider: str, snapshots: list[Snapshot], signed: Signed) -> list[Row]:
     """Every agreed row of a group."""
     limits = group_limits(group)
-    if limits is None:
+    if limits is None or (group.model.draws and group.opinion.kind != "image"):
         return []
-    own = [one for one in signed if one.provider == provider and one.model == group_name(group)]
+    own = [one for one in signed.rates if one.provider == provider and one.model == group_name(group)]
     rows: list[Row] = []
     for tier in TIERS:
-        timeline = group.model.timelines.get(tier, [])
-        for before, segment in zip([None, *timeline], timeline, strict=False):
-            evidence = gather(group, provider, tier, segment, snapshots)
+        timeline = [_by_kind(segment, group) for segment in group.model.timelines.get(tier, [])]
+        alone = signed.alone(provider, tier)
+        for before, listed in zip([None, *timeline], timeline, strict=False):
+            evidence = gather(group, provider, tier, listed, snapshots)
             evidence += [
                 Evidence(SIGNED, one.start, {one.above: one.rates})
                 for one in own
-                if one.rates and one.tier == tier and one.start is not None and one.start == segment.start
+                if one.rates and one.tier == tier and one.start is not None and one.start == listed.start
             ]
+            segment, evidence = _completed(listed, evidence, alone)
             spans = {above: confirm(segment, before, above, evidence, group) for above in segment.sheet}
             for above in [one for one in spans if one is not None]:
                 if above < limits[0]:
@@ -298,13 +390,116 @@ def group_rows(group: Group, provider: str, snapshots: list[Snapshot], signed: l
             stated = group.opinion.fees.items() | {fee for one in own for fee in one.fees.items()}
             fees = dict(sorted(priced.fees.items() & stated))
             rows += [
-                _row(group, provider, tier, above, span, fees, limits)
+                _row(
+                    group,
+                    provider,
+                    tier,
+                    above,
+                    span,
+                    fees,
+                    limits,
+                    [SIGNED] if group.opinion.passed_on or alone & span.rates.keys() else [],
+                )
                 for above in spans
                 for span in spans[above]
             ]
     if any((row["prompt_above"] or 0) >= limits[0] for row in rows):
         for row in rows:  # a hold must cover every prompt that a row prices
             row["max_input_tokens"] = max(limits[0], widest_prompt(group, provider, snapshots))
+    rows += tier_rows(group, provider, rows, signed, snapshots[0].day)
+    return rows + place_rows(group, provider, rows, signed)
+
+
+def tier_rows(group: Group, provider: str, rows: list[Row], signed: Signed, day: datetime.date) -> list[Row]:
+    """The tiers that a rule takes from the newest litellm alone, beside the standard rows of its day."""
+    wanted = {tier for rule in signed.rules if rule.provider == provider for tier in rule.tiers}
+    at = _instant(day) or ""
+    standard = {
+        row["prompt_above"]: row
+        for row in rows
+        if row["tier"] == "standard" and (row["effective_from"] or "") <= at < (row["effective_to"] or "9")
+    }
+    start = max([row["effective_from"] for row in standard.values() if row["effective_from"]], default=None)
+    made: list[Row] = []
+    for tier in sorted(wanted - {row["tier"] for row in rows}):
+        sheet = group.tiers.get(tier, {})
+        if sheet.keys() != standard.keys() or not all(_is_priced(group, rates) for rates in sheet.values()):
+            continue
+        made += [
+            standard[above]
+            | {"tier": tier, "effective_from": start, "rates": _plain(rates), "sources": ["litellm", SIGNED]}
+            | {"fees": standard[above]["fees"] | _apart(rates)}
+            for above, rates in sheet.items()
+        ]
+    return made
+
+
+def _is_priced(group: Group, rates: Rates) -> bool:
+    return set(CORE[group.opinion.kind]) <= rates.keys()
+
+
+def _by_kind(segment: Segment, group: Group) -> Segment:
+    """An image model's output is images, where genai-prices does not tell them from text."""
+    if group.opinion.kind != "image":
+        return segment
+    sheet = {
+        above: rates
+        if "image_output_tokens" in rates or "output" not in rates
+        else {("image_output_tokens" if meter == "output" else meter): rates[meter] for meter in rates}
+        for above, rates in segment.sheet.items()
+    }
+    return replace(segment, sheet=sheet)
+
+
+def _completed(segment: Segment, evidence: list[Evidence], alone: set[str]) -> tuple[Segment, list[Evidence]]:
+    """Both sides with the meters for which one source is enough; of litellm's, the newest statement."""
+    sheet = {above: dict(rates) for above, rates in segment.sheet.items()}
+    for above, rates in sheet.items():
+        for meter in alone - rates.keys():
+            stated = [one.sheet[above][meter] for one in evidence if meter in one.sheet.get(above, {})]
+            if stated and segment.end is None:
+                rates[meter] = stated[0]
+    heard = [
+        replace(
+            one,
+            sheet={
+                above: {meter: rate for meter, rate in sheet.get(above, {}).items() if meter in alone} | rates
+                for above, rates in one.sheet.items()
+            },
+        )
+        for one in evidence
+    ]
+    return replace(segment, sheet=sheet), heard
+
+
+def place_rows(group: Group, provider: str, rows: list[Row], signed: Signed) -> list[Row]:
+    """Rows of a geography whose rates are a signed multiple of the ones listed, each rate written out."""
+    made: list[Row] = []
+    for place, times in group.opinion.places.items():
+        if not any(one.provider == provider and one.place == place for one in signed.rules):
+            continue
+        for row in rows:
+            rates = {meter: Decimal(rate) * times for meter, rate in row["rates"].items()}
+            tier = place if row["tier"] == "standard" else f"{row['tier']} {place}"
+            if all(map(clean, rates.values())):
+                exact = {meter: text(rate) for meter, rate in rates.items()}
+                made.append(row | {"tier": tier, "rates": exact, "sources": ["litellm", SIGNED]})
+    return made
+
+
+def taken_rows(provider: str, opinions: dict[str, SecondOpinion], signed: Signed) -> list[Row]:
+    """Rows of the models that a rule takes whole from the newest litellm, in its tiers."""
+    rows: list[Row] = []
+    wanted = {one for rule in signed.rules if rule.provider == provider for one in rule.models}
+    for model in sorted(wanted & opinions.keys()):
+        opinion = opinions[model]
+        for tier, sheet in opinion.tiers.items():
+            for above, rates in sheet.items():
+                if set(CORE[opinion.kind]) <= rates.keys():
+                    limits = (opinion.max_input_tokens or 1, opinion.max_output_tokens or 0)
+                    span = Span(NEVER, ALWAYS, rates, SIGNED)
+                    row = row_of(provider, model, opinion.kind, tier, above, span, opinion.fees, limits)
+                    rows.append(row | {"sources": ["litellm", SIGNED]})
     return rows
 
 
@@ -316,8 +511,9 @@ def widest_prompt(group: Group, provider: str, snapshots: list[Snapshot]) -> int
 
 def group_limits(group: Group) -> tuple[int, int] | None:
     """The largest prompt and answer in tokens, or nothing when one is not known."""
-    most_in = group.opinion.max_input_tokens or group.model.context_window
-    most_out = group.opinion.max_output_tokens
+    usual = LIMITS.get(group.opinion.kind, (None, None))
+    most_in = group.opinion.max_input_tokens or group.model.context_window or usual[0]
+    most_out = usual[1] if group.opinion.max_output_tokens is None else group.opinion.max_output_tokens
     return None if most_in is None or most_out is None else (most_in, most_out)
 
 
@@ -335,23 +531,49 @@ def _row(
     span: Span,
     fees: Rates,
     limits: tuple[int, int],
+    more_sources: list[str],
 ) -> Row:
     name = group_name(group)
+    row = row_of(provider, name, group.opinion.kind, tier, above, span, fees, limits)
+    row["aliases"] = [one for one in group.ids if one != name]
+    row["sources"] = list(dict.fromkeys(["genai-prices", span.source, *more_sources]))
+    return row
+
+
+def row_of(
+    provider: str,
+    model: str,
+    kind: str,
+    tier: str,
+    above: int | None,
+    span: Span,
+    fees: Rates,
+    limits: tuple[int, int],
+) -> Row:
+    """One row in the form of the file, without aliases and sources."""
     return {
         "provider": provider,
-        "model": name,
-        "aliases": [one for one in group.ids if one != name],
-        "kind": group.opinion.kind,
+        "model": model,
+        "aliases": [],
+        "kind": kind,
         "tier": tier,
         "prompt_above": above,
         "effective_from": _instant(span.start),
         "effective_to": _instant(span.end),
-        "rates": {meter: text(rate) for meter, rate in span.rates.items()},
-        "fees": {item: text(fee) for item, fee in fees.items()},
+        "rates": _plain(span.rates),
+        "fees": {item: text(fee) for item, fee in fees.items()} | _apart(span.rates),
         "max_input_tokens": limits[0],
         "max_output_tokens": limits[1],
-        "sources": ["genai-prices", span.source],
     }
+
+
+def _plain(rates: Rates) -> dict[str, str]:
+    return {meter: text(rate) for meter, rate in rates.items() if meter not in APART}
+
+
+def _apart(rates: Rates) -> dict[str, Any]:
+    """The fees of a row that its sources state as rates."""
+    return {meter: {"usd": text(rates[meter]), "per": per} for meter, per in APART.items() if meter in rates}
 
 
 def _instant(day: datetime.date) -> str | None:
@@ -381,21 +603,41 @@ def settle_aliases(rows: list[Row]) -> None:
         row["aliases"] = sorted({one for one in row["aliases"] if one not in names and claims[one] == 1})
 
 
-def compile_rows(
-    genai: dict[str, list[GenaiModel]], snapshots: list[Snapshot], signed: list[Signature]
-) -> list[Row]:
-    """All rows on which two sources agree, in a fixed order."""
+def compile_rows(genai: dict[str, list[GenaiModel]], snapshots: list[Snapshot], signed: Signed) -> list[Row]:
+    """All rows on which two sources agree, and the signed ones, in a fixed order."""
     compiled: list[Row] = []
     for provider in PROVIDERS:
         opinions = newest(snapshots, provider)
+        rows = [row for row in signed.rows if row["provider"] == provider]
+        rows += taken_rows(provider, opinions, signed)
+        claimed = signed.written(provider) | {row["model"] for row in rows}
+        opinions = {one: opinion for one, opinion in opinions.items() if one not in claimed}
         groups = group_ids(genai.get(provider, []), opinions)
-        rows = [row for group in groups for row in group_rows(group, provider, snapshots, signed)]
-        add_exact_ids(rows, groups, set(opinions))
-        settle_aliases(rows)
-        compiled += rows
-    return sorted(compiled, key=_order)
+        agreed = [row for group in groups for row in group_rows(group, provider, snapshots, signed)]
+        add_exact_ids(agreed, groups, set(opinions) | claimed)
+        settle_aliases(agreed)
+        for rule in signed.rules:
+            if rule.provider == provider:
+                for row in agreed:
+                    row["fees"] |= {item: text(fee) for item, fee in rule.fees.items()}
+        compiled += rows + agreed
+    return sorted(map(_worded, compiled), key=_order)
 
 
-def _order(row: Row) -> tuple[str, str, int, int, str]:
-    above = -1 if row["prompt_above"] is None else row["prompt_above"]
-    return row["provider"], row["model"], TIERS.index(row["tier"]), above, row["effective_from"] or ""
+def _worded(row: Row) -> Row:
+    """xAI's dearer price begins at its threshold, where the others' begin above it."""
+    if row["provider"] == "xai" and row["prompt_above"] is not None:
+        return row | {"prompt_above": None, "prompt_from": row["prompt_above"] + 1}
+    return row
+
+
+def _order(row: Row) -> tuple[str, str, str, int, bool, str]:
+    above = row["prompt_above"] or row.get("prompt_from") or -1
+    return (
+        row["provider"],
+        row["model"],
+        row["tier"],
+        above,
+        "peak" in row,
+        row["effective_from"] or "",
+    )

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agreement import SIGNED, Signature, Snapshot, compile_rows
+from agreement import SIGNED, Signed, Snapshot, compile_rows
 from price_sources import Wheel, read_genai, read_litellm
 
 SCHEMA = "capline-prices-v1"
@@ -83,12 +83,12 @@ def main() -> None:
     if snapshots[0].name != "litellm":
         raise SystemExit("--history names a release that is newer than --date")
     sources = [{"name": name, "version": one.version, "sha256": one.sha256} for name, one in wheels.items()]
-    signed: list[Signature] = []
+    signed = Signed()
     if options.signed is not None:
         content = json.loads(options.signed.read_text(encoding="utf-8"))
         digest = hashlib.sha256(canonical(content)).hexdigest()
         sources.append({"name": SIGNED, "version": content["version"], "sha256": digest})
-        signed = [Signature.read(entry) for entry in content["entries"]]
+        signed = Signed.read(content)
     document = {
         "schema": SCHEMA,
         "date": options.date.isoformat(),

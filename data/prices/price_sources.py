@@ -14,7 +14,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ Rates = dict[str, Decimal]
 Sheet = dict[int | None, Rates]
 """Rates by prompt threshold; None is the base, N holds for prompts of more than N tokens."""
 
-TIERS = ("standard", "flex", "priority", "batch")
+TIERS = ("standard", "flex", "priority", "fast", "batch")
 
 PROVIDERS = {
     # ours: (genai-prices id, litellm_provider values, route prefix of litellm)
@@ -36,7 +36,23 @@ PROVIDERS = {
     "groq": ("groq", ("groq",), "groq/"),
     "deepseek": ("deepseek", ("deepseek",), "deepseek/"),
     "xai": ("x-ai", ("xai",), "xai/"),
+    "aws": ("aws", ("bedrock", "bedrock_converse"), "bedrock/"),
+    "azure": ("azure", ("azure",), "azure/"),
+    "cohere": ("cohere", ("cohere", "cohere_chat"), "cohere/"),
+    "voyageai": ("voyageai", ("voyage",), "voyage/"),
+    "openrouter": ("openrouter", ("openrouter",), "openrouter/"),
 }
+SLASHED = ("groq", "openrouter")
+"""Providers whose own ids have a slash."""
+PASSED_ON = {
+    "anthropic": "anthropic",
+    "deepseek": "deepseek",
+    "google": "google",
+    "mistralai": "mistral",
+    "openai": "openai",
+    "x-ai": "xai",
+}
+"""Vendors in OpenRouter's ids, of which the list takes rows, and our names of them."""
 
 MILLION = 1_000_000
 
@@ -81,10 +97,23 @@ class SecondOpinion:
     max_output_tokens: int | None
     tiers: dict[str, Sheet]
     fees: Rates
+    places: Rates = field(default_factory=dict)
+    """Geographies by their multiple of every rate."""
+    passed_on: bool = False
+    """Whether a route is priced by what the table says of the vendor's own platform."""
 
 
 _LITELLM_TABLE = "litellm/model_prices_and_context_window_backup.json"
-_LITELLM_KINDS = {"chat": "chat", "responses": "chat", "completion": "chat", "embedding": "embedding"}
+_LITELLM_KINDS = {
+    "chat": "chat",
+    "responses": "chat",
+    "completion": "chat",
+    "embedding": "embedding",
+    "image_generation": "image",
+    "audio_transcription": "transcription",
+}
+_HOUR = 3_600
+_DATA_ZONE = Decimal("1.1")
 _LITELLM_TIERS = {None: "standard", "_flex": "flex", "_priority": "priority", "_batches": "batch"}
 _LITELLM_METERS = {
     ("input_cost_per_token", None): "input",
@@ -96,10 +125,14 @@ _LITELLM_METERS = {
     ("input_cost_per_audio_token", None): "audio_input",
     ("output_cost_per_audio_token", None): "audio_output",
     ("input_cost_per_image_token", None): "image",
+    ("output_cost_per_image_token", None): "image_output_tokens",
+    ("cache_read_input_image_token_cost", None): "cache_read_image_tokens",
+    ("cache_read_input_audio_token_cost", None): "cache_read_audio_tokens",
 }
 _LITELLM_FIELD = re.compile(
     r"(input_cost_per_token|output_cost_per_token|cache_read_input_token_cost|cache_creation_input_token_cost"
-    r"|input_cost_per_audio_token|output_cost_per_audio_token|input_cost_per_image_token)"
+    r"|input_cost_per_audio_token|output_cost_per_audio_token|input_cost_per_image_token"
+    r"|output_cost_per_image_token|cache_read_input_image_token_cost|cache_read_input_audio_token_cost)"
     r"(_above_1hr|_above_12hr)?(?:_above_(\d+)k_tokens)?(_flex|_priority|_batches)?"
 )
 
@@ -115,13 +148,42 @@ def read_litellm(wheel: Wheel) -> dict[str, dict[str, SecondOpinion]]:
                 continue
             model = key.removeprefix(prefix)
             opinion = _second_opinion(table[key], provider)
-            if "/" in model and provider != "groq":
+            if "/" in model and provider not in SLASHED:
                 continue
+            if provider == "azure":
+                opinion.places.update(_data_zone(table, model, opinion))
             if read[provider].setdefault(model, opinion).tiers != opinion.tiers:
                 torn.add((provider, model))
     for provider, model in torn:  # written twice with two prices: no opinion
         del read[provider][model]
+    _pass_on(read)
     return read
+
+
+def _pass_on(read: dict[str, dict[str, SecondOpinion]]) -> None:
+    """OpenRouter asks what the vendor asks: its opinion of a model that the table does not list as its own."""
+    routed = read["openrouter"]
+    read["openrouter"] = {
+        one: routed[one] for one in routed if one.partition("/")[0] in PASSED_ON and ":" not in one
+    }
+    for vendor, provider in PASSED_ON.items():
+        for model, opinion in read[provider].items():
+            plain = {tier: sheet for tier, sheet in opinion.tiers.items() if tier == "standard"}
+            passed = replace(opinion, tiers=plain, fees={}, places={}, passed_on=True)
+            read["openrouter"].setdefault(f"{vendor}/{model}", passed)
+
+
+def _data_zone(table: dict[str, Any], model: str, opinion: SecondOpinion) -> Rates:
+    """Azure's data zones, where the American and the European one state the same multiple of each rate."""
+    base = opinion.tiers.get("standard", {}).get(None)
+    if not base:
+        return {}
+    for zone in ("us", "eu"):
+        sheets = _litellm_tiers(table.get(f"azure/{zone}/{model}", {}), "azure")
+        rates = sheets.get("standard", {}).get(None, {})
+        if any(rates.get(meter) != rate * _DATA_ZONE for meter, rate in base.items()):
+            return {}
+    return {"data-zone": _DATA_ZONE}
 
 
 def _expressible(entry: dict[str, Any]) -> bool:
@@ -132,17 +194,21 @@ def _expressible(entry: dict[str, Any]) -> bool:
         "output_cost_per_video_token": "output_cost_per_token",
         "input_cost_per_video_token": "input_cost_per_token",
     }
+    if entry.get("mode") == "image_generation":
+        del unseen["output_cost_per_image_token"]  # an image model counts its images apart
     apart = [name for name, usual in unseen.items() if entry.get(name) not in (None, entry.get(usual))]
     return not apart and "off_peak_pricing" not in entry and "tiered_pricing" not in entry
 
 
 def _second_opinion(entry: dict[str, Any], provider: str) -> SecondOpinion:
+    special = entry.get("provider_specific_entry") or {}
     return SecondOpinion(
         _LITELLM_KINDS.get(entry.get("mode", ""), "other") if _expressible(entry) else "other",
         _whole(entry.get("max_input_tokens")),
         0 if entry.get("mode") == "embedding" else _whole(entry.get("max_output_tokens")),
         _litellm_tiers(entry, provider),
         _litellm_fees(entry, provider),
+        {"us": Decimal(special["us"])} if provider == "anthropic" and "us" in special else {},
     )
 
 
@@ -161,6 +227,15 @@ def _litellm_tiers(entry: dict[str, Any], provider: str) -> dict[str, Sheet]:
         if above is not None and provider == "xai":
             above -= 1  # xAI's dearer price begins at N, not above it
         tiers.setdefault(_LITELLM_TIERS[suffix], {}).setdefault(above, {})[meter] = rate
+    if (second := entry.get("input_cost_per_second")) is not None:
+        hour = (Decimal(second) * _HOUR).quantize(Decimal("0.0001"))
+        tiers.setdefault("standard", {}).setdefault(None, {})["seconds"] = hour
+    faster = (entry.get("provider_specific_entry") or {}).get("fast")
+    if provider == "anthropic" and faster is not None:
+        tiers["fast"] = {
+            above: {meter: rate * Decimal(faster) for meter, rate in rates.items()}
+            for above, rates in tiers["standard"].items()
+        }
     return tiers
 
 
@@ -202,6 +277,8 @@ class GenaiModel:
     id: str
     match: dict[str, Any]
     context_window: int | None
+    draws: bool
+    """Whether images in its output have a price of their own."""
     timelines: dict[str, list[Segment]] = field(default_factory=dict)
 
     def exact_ids(self) -> set[str]:
@@ -223,15 +300,19 @@ _GENAI_METERS = {
     "input_audio_mtok": "audio_input",
     "output_audio_mtok": "audio_output",
     "input_image_mtok": "image",
+    "output_image_mtok": "image_output_tokens",
+    "cache_image_read_mtok": "cache_read_image_tokens",
+    "cache_audio_read_mtok": "cache_read_audio_tokens",
+    "audio_hours": "seconds",
 }
 _GENAI_UNSEEN = (
     ("input_video_mtok", "input_mtok"),
-    ("output_image_mtok", "output_mtok"),
     ("output_video_mtok", "output_mtok"),
 )
 _GENAI_TIERS = (
     ("flex", {"service_tier": "flex"}),
     ("priority", {"service_tier": "priority"}),
+    ("fast", {"speed": "fast"}),
     ("batch", {"processing": "batch"}),
 )
 
@@ -243,11 +324,14 @@ def read_genai(wheel: Wheel) -> dict[str, list[GenaiModel]]:
         node.value for node in tree.body if isinstance(node, ast.AnnAssign) and node.value is not None
     )
     ours = {theirs: provider for provider, (theirs, _, _) in PROVIDERS.items()}
-    return {
+    read = {
         ours[provider["id"]]: [_genai_model(model) for model in provider["models"]]
         for provider in _literal(table)
         if provider["id"] in ours
     }
+    if "azure" in read:  # genai-prices itself turns to OpenAI's models there
+        read["azure"] += read["openai"]
+    return read
 
 
 def _literal(node: ast.expr) -> Any:
@@ -274,7 +358,8 @@ def _genai_model(raw: dict[str, Any]) -> GenaiModel:
     prices = raw.get("prices", [])
     entries = prices if isinstance(prices, list) else [{"prices": prices}]
     variants = raw.get("price_variants") or []
-    model = GenaiModel(raw["id"], raw["match"], raw.get("context_window"))
+    draws = any(_differs(entry["prices"], "output_image_mtok", "output_mtok") for entry in entries)
+    model = GenaiModel(raw["id"], raw["match"], raw.get("context_window"), draws)
     model.timelines["standard"] = _timeline(entries)
     for tier, when in _GENAI_TIERS:
         chosen = [variant for variant in variants if variant["when"] == when]
@@ -290,10 +375,7 @@ def _timeline(entries: list[dict[str, Any]]) -> list[Segment]:
         constraint = entry.get("constraint")
         if constraint is not None and constraint["_"] != "StartDateConstraint":
             return []  # the time of day decides
-        if any(
-            entry["prices"].get(name) not in (None, entry["prices"].get(usual))
-            for name, usual in _GENAI_UNSEEN
-        ):
+        if any(_differs(entry["prices"], name, usual) for name, usual in _GENAI_UNSEEN):
             return []
         dated.append((constraint["start_date"] if constraint else None, entry["prices"]))
     dated.sort(key=lambda pair: pair[0] or datetime.date.min)
@@ -305,6 +387,10 @@ def _timeline(entries: list[dict[str, Any]]) -> list[Segment]:
         Segment(start, end, _genai_sheet(prices), _genai_fees(prices))
         for (start, prices), end in zip(dated, ends, strict=True)
     ]
+
+
+def _differs(prices: dict[str, Any], name: str, usual: str) -> bool:
+    return prices.get(name) not in (None, prices.get(usual))
 
 
 def _genai_sheet(prices: dict[str, Any]) -> Sheet:

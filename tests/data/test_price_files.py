@@ -17,8 +17,8 @@ import pytest
 
 PRICES = Path(__file__).resolve().parents[2] / "data" / "prices"
 DIGESTS = {
-    "2026-10-21-f1b987ccd5a1.json": "f1b987ccd5a12fae901a6a292eafce1fe7ab4ed831e1c15ec1e2be1a0eb390e3",
-    "2026-11-20-e0ddb6f19d16.json": "e0ddb6f19d1637651a03ac54aeb14f9cfc61743357500f1756de7dea17f685a7",
+    "2026-10-21-15a0a7467c32.json": "15a0a7467c32ffe552d0cb80ff3a7f3d80391d400f8c14e61905bb82256f2526",
+    "2026-11-20-26706882974b.json": "26706882974baab9168f15bdde99fe8d3f4a78e24ac092e2ffbc8ba4bcdd320d",
 }
 METERS = {
     "input",
@@ -45,7 +45,32 @@ COLUMNS = {
     "max_output_tokens",
     "sources",
 }
-INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T00:00:00Z")
+SOMETIMES = {"prompt_from", "peak"}
+PROVIDERS = {
+    "openai",
+    "anthropic",
+    "google",
+    "mistral",
+    "groq",
+    "deepseek",
+    "xai",
+    "aws",
+    "azure",
+    "cohere",
+    "voyageai",
+    "openrouter",
+}
+FEES = {
+    "web_search",
+    "web_fetch",
+    "seconds",
+    "requests",
+    "image_output_tokens",
+    "cache_read_image_tokens",
+    "cache_read_audio_tokens",
+}
+TIER = re.compile(r"standard|((batch|flex|priority|fast)( (us|data-zone))?|us|data-zone)")
+INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 AMOUNT = re.compile(r"(0|[1-9]\d*)(\.\d{0,5}[1-9])?")
 NOVEMBER = "2026-11-15T12:00:00Z"
 
@@ -73,15 +98,22 @@ OLDER, NEWER = (LISTS[name]["rows"] for name in sorted(DIGESTS))
 every_list = pytest.mark.parametrize("name", sorted(DIGESTS))
 
 
+def above(row: Row) -> int:
+    """The threshold in one form: a row prices a prompt of more tokens than this, the base row any."""
+    if row.get("prompt_from") is not None:
+        return int(row["prompt_from"]) - 1
+    return -1 if row["prompt_above"] is None else int(row["prompt_above"])
+
+
 def find(rows: list[Row], provider: str, model: str, at: str = NOVEMBER, **key: Any) -> Row:
     """The one row that prices a model at an instant."""
-    wanted = {"tier": "standard", "prompt_above": None} | key
+    wanted = {"tier": "standard", "prompt_above": None, "prompt_from": None, "peak": None} | key
     found = [
         row
         for row in rows
         if row["provider"] == provider
         and model in (row["model"], *row["aliases"])
-        and all(row[name] == value for name, value in wanted.items())
+        and all(row.get(name) == value for name, value in wanted.items())
         and (row["effective_from"] or "") <= at < (row["effective_to"] or "9")
     ]
     assert len(found) == 1, (model, at, key, found)
@@ -112,11 +144,11 @@ def test_one_list_is_from_before_november_and_one_from_within_it() -> None:
 @every_list
 def test_every_row_keeps_to_the_schema(name: str) -> None:
     for row in LISTS[name]["rows"]:
-        assert set(row) == COLUMNS, row
-        assert row["provider"] in {"openai", "anthropic", "google", "mistral", "groq", "deepseek", "xai"}
-        assert row["kind"] in {"chat", "embedding"}
-        assert row["tier"] in {"standard", "flex", "priority", "batch"}
-        assert row["prompt_above"] is None or row["prompt_above"] > 0
+        assert set(row) - SOMETIMES == COLUMNS, row
+        assert row["provider"] in PROVIDERS
+        assert row["kind"] in {"chat", "embedding", "image", "moderation", "transcription"}
+        assert TIER.fullmatch(row["tier"]), row
+        assert above(row) == -1 or above(row) > 0
         for edge in ("effective_from", "effective_to"):
             assert row[edge] is None or INSTANT.fullmatch(row[edge]), row
         assert (row["effective_from"] or "") < (row["effective_to"] or "9"), row
@@ -126,41 +158,42 @@ def test_every_row_keeps_to_the_schema(name: str) -> None:
 def test_every_amount_is_minimal_decimal_text_and_enough_to_price_a_call(name: str) -> None:
     for row in LISTS[name]["rows"]:
         assert set(row["rates"]) <= METERS
-        assert {"input"} | ({"output"} if row["kind"] == "chat" else set()) <= set(row["rates"]), row
-        assert set(row["fees"]) <= {"web_search"}
-        assert all(AMOUNT.fullmatch(text) for text in (*row["rates"].values(), *row["fees"].values())), row
+        assert {"chat": "output", "transcription": "seconds", "image": "image_output_tokens"}.get(
+            row["kind"], "input"
+        ) in {*row["rates"], *row["fees"]} or row["model"].endswith("transcribe"), row
+        assert "input" in row["rates"] or "seconds" in row["fees"], row
+        assert set(row["fees"]) <= FEES
+        fees = [fee["usd"] if isinstance(fee, dict) else fee for fee in row["fees"].values()]
+        assert all(AMOUNT.fullmatch(text) for text in (*row["rates"].values(), *fees)), row
 
 
 @every_list
 def test_every_row_has_limits(name: str) -> None:
     for row in LISTS[name]["rows"]:
-        assert row["max_input_tokens"] > (row["prompt_above"] or 0), row
-        assert (row["max_output_tokens"] == 0) == (row["kind"] == "embedding"), row
+        assert row["max_input_tokens"] > above(row), row
+        if row["kind"] in {"chat", "image"}:
+            assert row["max_output_tokens"] > 0, row
+        elif row["kind"] in {"embedding", "moderation"}:
+            assert row["max_output_tokens"] == 0, row
 
 
 @every_list
 def test_every_row_has_two_sources(name: str) -> None:
     known = {source["name"] for source in LISTS[name]["sources"]}
-    signed = {
-        (entry["provider"], entry["model"])
-        for entry in json.loads((PRICES / "signed.json").read_text("utf-8"))["entries"]
-        if "rates" in entry
-    }
     for row in LISTS[name]["rows"]:
-        assert len(set(row["sources"])) >= 2, row
+        assert len(set(row["sources"])) >= 2 or row["sources"] == ["signed"], row
         assert set(row["sources"]) <= known
-        assert "signed" not in row["sources"] or (row["provider"], row["model"]) in signed
 
 
 def test_a_signature_names_a_page_and_a_reason() -> None:
     signed = json.loads((PRICES / "signed.json").read_text("utf-8"))
-    newest = LISTS[max(DIGESTS)]
-    assert [source["sha256"] for source in newest["sources"] if source["name"] == "signed"] == [
-        digest(signed)
-    ]
-    for entry in signed["entries"]:
+    for content in LISTS.values():
+        named = [source["sha256"] for source in content["sources"] if source["name"] == "signed"]
+        assert named == [digest(signed)]
+    for entry in (*signed["rates"], *signed["rules"], *signed["rows"]):
         assert entry["url"].startswith("https://")
         assert len(entry["reason"]) > 40
+        assert entry["read"] is None or INSTANT.fullmatch(f"{entry['read']}T00:00:00Z")
 
 
 @every_list
@@ -170,7 +203,8 @@ def test_no_name_has_two_rows_in_force_at_once(name: str) -> None:
         names = [one.lower() for one in (row["model"], *row["aliases"])]
         assert len(set(names)) == len(names), row
         for one in names:
-            taken.setdefault((row["provider"], one, row["tier"], row["prompt_above"]), []).append(row)
+            key = (row["provider"], one, row["tier"], above(row), "peak" in row)
+            taken.setdefault(key, []).append(row)
     for rows in taken.values():
         assert len({row["model"] for row in rows}) == 1, rows
         for one, two in combinations(sorted(rows, key=lambda row: row["effective_from"] or ""), 2):
@@ -181,12 +215,12 @@ def test_no_name_has_two_rows_in_force_at_once(name: str) -> None:
 @every_list
 def test_a_long_context_row_lies_within_base_rows_and_is_no_cheaper(name: str) -> None:
     rows = LISTS[name]["rows"]
-    for row in (row for row in rows if row["prompt_above"] is not None):
+    for row in (row for row in rows if above(row) != -1):
         base = [
             one
             for one in rows
-            if (one["provider"], one["model"], one["tier"], one["prompt_above"])
-            == (row["provider"], row["model"], row["tier"], None)
+            if (one["provider"], one["model"], one["tier"], above(one))
+            == (row["provider"], row["model"], row["tier"], -1)
             and (one["effective_from"] or "") < (row["effective_to"] or "9")
             and (row["effective_from"] or "") < (one["effective_to"] or "9")
         ]
@@ -215,13 +249,25 @@ def test_a_long_context_row_lies_within_base_rows_and_is_no_cheaper(name: str) -
             "openai",
             "gpt-5.6-sol",
             {},
-            {"input": "4", "cache_read": "0.4", "cache_write_5m": "5", "output": "20"},
+            {
+                "input": "4",
+                "cache_read": "0.4",
+                "cache_write_5m": "5",
+                "cache_write_1h": "10",
+                "output": "20",
+            },
         ),
         (
             "openai",
             "gpt-5.6",
             {"prompt_above": 272000},
-            {"input": "8", "cache_read": "0.8", "cache_write_5m": "10", "output": "30"},
+            {
+                "input": "8",
+                "cache_read": "0.8",
+                "cache_write_5m": "10",
+                "cache_write_1h": "20",
+                "output": "30",
+            },
         ),
         ("openai", "text-embedding-3-small", {}, {"input": "0.02"}),
         ("openai", "text-embedding-3-large", {}, {"input": "0.13"}),
@@ -277,9 +323,38 @@ def test_a_long_context_row_lies_within_base_rows_and_is_no_cheaper(name: str) -
         (
             "xai",
             "grok-4.20-0309-reasoning",
-            {"prompt_above": 199999},
+            {"prompt_from": 200000},
             {"input": "2.5", "cache_read": "0.4", "output": "5"},
         ),
+        (
+            "anthropic",
+            "claude-opus-5-5",
+            {"tier": "fast us"},
+            {
+                "input": "8.8",
+                "cache_read": "0.44",
+                "cache_write_5m": "11",
+                "cache_write_1h": "17.6",
+                "output": "44",
+            },
+        ),
+        (
+            "google",
+            "gemini-3.8-flash",
+            {"tier": "flex"},
+            {"input": "0.375", "cache_read": "0.0375", "output": "1.875"},
+        ),
+        ("aws", "amazon.nova-pro-v1:0", {}, {"input": "0.8", "cache_read": "0.2", "output": "3.2"}),
+        (
+            "azure",
+            "gpt-4o-2024-08-06",
+            {"tier": "data-zone"},
+            {"input": "2.75", "cache_read": "1.375", "output": "11"},
+        ),
+        ("openrouter", "openai/gpt-4o", {}, {"input": "2.5", "cache_read": "1.25", "output": "10"}),
+        ("mistral", "mistral-large-latest", {}, {"input": "0.5", "cache_read": "0.05", "output": "1.5"}),
+        ("openai", "ft:gpt-4o-mini-2024-07-18", {}, {"input": "0.3", "cache_read": "0.15", "output": "1.2"}),
+        ("openai", "omni-moderation-latest", {}, {"input": "0"}),
     ],
 )
 def test_well_known_prices_in_november(
@@ -311,8 +386,23 @@ def test_no_name_is_guessed(model: str) -> None:
         assert model not in (row["model"], *row["aliases"])
 
 
-def test_a_price_that_the_hour_decides_is_not_listed() -> None:
-    assert not [row for row in NEWER if row["provider"] == "deepseek" and "v4-pro" in row["model"]]
+def test_a_price_that_the_hour_decides_has_a_row_for_its_peak() -> None:
+    plain, peak = (
+        [
+            row
+            for row in NEWER
+            if row["model"] == "deepseek-v4-pro"
+            and ("peak" in row) is busy
+            and (row["effective_from"] or "") <= NOVEMBER < row["effective_to"]
+        ]
+        for busy in (False, True)
+    )
+    assert [row["rates"]["input"] for row in (*plain, *peak)] == ["0.66", "1.32"]
+    assert peak[0]["peak"]["hours"] == [[1, 4], [6, 10]]
+    assert peak[0]["peak"]["weekdays"] == [1, 2, 3, 4, 5]
+    assert "2026-10-01" in peak[0]["peak"]["except_dates"]
+    calendar_ends = max(peak[0]["peak"]["except_dates"])[:4]
+    assert all(row["effective_to"] == f"{int(calendar_ends) + 1}-01-01T00:00:00Z" for row in (*plain, *peak))
 
 
 def test_the_lists_differ() -> None:

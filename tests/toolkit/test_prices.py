@@ -23,7 +23,7 @@ TIERED = parse_price_list(
         "rows": [
             {**row("m", input="4", output="20", cache_read="0.4"), "provider": provider, "tier": tier}
             for provider in ("openai", "anthropic", "xai", "azure", "google")
-            for tier in ("standard", "batch", "flex", "priority", "data-zone-eu")
+            for tier in ("standard", "batch", "flex", "priority", "data-zone")
             if (provider, tier) != ("anthropic", "priority")
         ],
     },
@@ -128,7 +128,7 @@ def test_media_have_classes_of_tokens_that_a_text_row_does_not_price(api: str) -
         ("converse", "openai", {"serviceTier": {"type": "flex"}}, "flex"),
         ("converse", "openai", {"serviceTier": {"type": "default"}}, "standard"),
         ("converse", "openai", {"serviceTier": {"type": "reserved"}}, None),
-        ("chat.completions", "azure", {"deployment_type": "data-zone-eu"}, "data-zone-eu"),
+        ("chat.completions", "azure", {"deployment_type": "data-zone-eu"}, "data-zone"),
         ("chat.completions", "azure", {"deployment_type": "global-standard"}, "standard"),
         ("chat.completions", "azure", {"deployment_type": "standard"}, None),
         ("chat.completions", "azure", {"deployment_type": "provisioned"}, None),

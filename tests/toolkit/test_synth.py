@@ -97,15 +97,15 @@ def test_holds_and_floors_are_the_estimate_of_the_request(
         if row.admit_seq is None:
             assert (row.hold_nano_usd, row.floor_nano_usd, row.hold_tokens, row.price_list) == (None,) * 4
             continue
+        assert row.provider is not None
         bounds = CallBounds(
             body_bytes=row.request_bytes,
             text_bytes=row.request_bytes,
             output_limit=row.output_limit,
-            prompt_meters=PROMPT,
+            prompt_meters=PROMPT[row.provider],
         )
         prices = list_at(lists, row.admitted_at)
         assert prices is not None
-        assert row.provider is not None
         assert row.model_requested is not None
         found = estimate(
             prices, row.provider, row.model_requested, bounds, row.admitted_at, default_output=DEFAULT_OUTPUT

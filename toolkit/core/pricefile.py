@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import date, datetime
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,7 @@ def load_price_file(path: Path) -> PriceList:
         )
     if content.get("date") != named[1]:
         raise PriceListError(f"{path.name}: its date field says {content.get('date')!r}")
-    return parse_price_list(content, source=path.name)
+    return _checked(content, digest, path.name)
 
 
 def read_price_content(path: Path) -> Mapping[str, Any]:
@@ -81,6 +82,10 @@ def price_paths(folder: Path) -> list[Path]:
 
 def parse_price_list(content: Mapping[str, Any], *, source: str) -> PriceList:
     """The list in an already read file; `source` names it in errors."""
+    return _checked(content, content_hash(content), source)
+
+
+def _checked(content: Mapping[str, Any], digest: str, source: str) -> PriceList:
     if content.get("schema") != SCHEMA or content.get("currency") != "USD":
         raise PriceListError(f"{source}: expected schema {SCHEMA} in USD")
     try:
@@ -89,7 +94,7 @@ def parse_price_list(content: Mapping[str, Any], *, source: str) -> PriceList:
     except (KeyError, TypeError, ValueError) as error:
         raise PriceListError(f"{source}: {_wording(error)}") from error
     _check_overlaps(rows, source)
-    return PriceList(f"{dated}+sha256:{content_hash(content)[:12]}", dated, rows)
+    return PriceList(f"{dated}+sha256:{digest[:12]}", dated, rows)
 
 
 def content_hash(content: Mapping[str, Any]) -> str:
@@ -176,10 +181,14 @@ def _rate(meter: str, text: Any) -> int:
         raise PriceListError(f"{meter!r} is not a token meter; one of {', '.join(METERS)}")
     if not isinstance(text, str):
         raise PriceListError("rates must be an object of decimal texts")
-    rate = parse_rate(text)
+    rate = _rate_of(text)
     if rate > DEAREST_RATE:
         raise PriceListError(f"{meter} at {text} USD per million tokens is beyond any list price")
     return rate
+
+
+_rate_of = lru_cache(maxsize=4096)(parse_rate)  # a list writes the same few hundred rates again and again
+_instant_of = lru_cache(maxsize=1024)(parse_instant)
 
 
 def _fee(unit: str, price: Any) -> int | Fraction:
@@ -268,7 +277,7 @@ def _wording(error: Exception) -> str:
 
 
 def _instant(text: str | None) -> datetime | None:
-    return None if text is None else parse_instant(text)
+    return None if text is None else _instant_of(text)
 
 
 def _no_float(text: str) -> Any:

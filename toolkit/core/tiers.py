@@ -10,6 +10,12 @@ STANDARD = "standard"
 BATCH = "batch"
 
 _NO_GEOGRAPHY = ("global", "not_available")
+_AZURE_GEOGRAPHIES = {
+    "global": STANDARD,
+    "standard": "regional",
+    "data-zone-us": "data-zone",
+    "data-zone-eu": "data-zone",
+}
 
 
 def combined(*parts: str) -> str:
@@ -57,13 +63,14 @@ def gemini_tier(service_tier: str | None, *, traffic_type: str | None = None) ->
 def azure_tier(service_tier: str | None, *, deployment_type: str | None = None) -> str:
     """Azure's: no answer says the type of a deployment, whoever set it up does; `global` is the standard one.
 
-    What Azure calls a standard deployment stays in one region, at a price of its own.
+    The American and the European data zone have one price. What Azure calls a standard deployment stays in one
+    region, at a price of its own.
 
     >>> azure_tier(None, deployment_type="data-zone-eu"), azure_tier("priority", deployment_type="global-standard")
-    ('data-zone-eu', 'priority')
+    ('data-zone', 'priority')
     """
     kind = (deployment_type or "global").lower().removesuffix("-standard")
-    geography = {"global": STANDARD, "standard": "regional"}.get(kind, kind)
+    geography = _AZURE_GEOGRAPHIES.get(kind, kind)
     return combined(openai_tier(service_tier), geography)
 
 
