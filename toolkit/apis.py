@@ -121,7 +121,16 @@ def _converse_tier(answer: Answer) -> str:
 
 
 def _last_said(usage: Any) -> tuple[Any, str | None]:
-    return (last_usage(usage) if isinstance(usage, list) else usage), None
+    """(the last of several usages, why it is a lower bound). They are a list, or an object by what each came with."""
+    if isinstance(usage, list):
+        return last_usage(usage), None
+    if not isinstance(usage, Mapping) or not all(
+        isinstance(each, Mapping | list | None) for each in usage.values()
+    ):
+        return usage, None
+    said = [each for name, each in usage.items() if name != "error"]
+    chunks = [chunk for each in said for chunk in (each if isinstance(each, list) else [each])]
+    return last_usage(chunks), None if usage.get("error") is None else BROKEN
 
 
 def _last_said_field_by_field(usage: Any) -> tuple[Any, str | None]:

@@ -54,9 +54,9 @@ def price(
         provider: as in the price lists, such as `openai`.
         api: such as `chat.completions`, `messages(stream)` or `batch(responses)`; see `toolkit.apis.APIS`.
         model: the id that was served; found exactly or as a listed alias.
-        usage: the usage object, raw. A stream's may be the list of those that came; of `messages(stream)` it is
-            `{"message_start": …, "message_delta": …}`. One that broke off is priced by the counts seen: a lower
-            bound, `priced_partial`.
+        usage: the usage object, raw. A stream's may be all that came, in order: a list, or an object by event; of
+            `messages(stream)` it is `{"message_start": …, "message_delta": …}`. One that broke off (`error`) is
+            priced by the counts seen: a lower bound, `priced_partial`.
         at: UTC instant of admission, or its RFC 3339 text.
         context: facts beside the usage: `service_tier`, `speed`, `inference_geo`, `processing`, `trafficType`,
             `deployment_type`, `tool_usage`, `http_status`, `terminal`, `usage` (a provider's way to count).

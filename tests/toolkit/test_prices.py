@@ -226,6 +226,16 @@ def test_of_the_usages_of_a_stream_the_last_one_counts_and_none_is_added() -> No
     found = priced("chat.completions(stream)", [None, early, CHAT, None])
     assert isinstance(found, tk.Priced)
     assert found.cost_nano_usd == COST
+    by_event = {"first": None, "chunks": [early, CHAT], "last": None}
+    assert priced("chat.completions(stream)", by_event) == found
+    ended = priced("chat.completions(stream)", by_event | {"error": {"code": 500}})
+    assert isinstance(ended, tk.Priced)
+    assert (ended.cost_nano_usd, ended.status, ended.reason) == (
+        COST, "priced_partial", "stream_ended_with_error"
+    )  # fmt: skip
+    nothing = priced("chat.completions(stream)", {"first": None, "error": {"code": 500}})
+    assert isinstance(nothing, tk.Unpriced)
+    assert nothing.reason == "usage_missing"
     broken = priced("generateContent(stream)", [GEMINI], context={"terminal": "disconnect"})
     assert isinstance(broken, tk.Priced)
     assert (broken.cost_nano_usd, broken.status, broken.reason) == (

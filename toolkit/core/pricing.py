@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, NanoUsd, nano_half_even
 from toolkit.core.tiers import STANDARD
-from toolkit.core.usage import METERS, PROMPT_METERS, Quantity, Usage
+from toolkit.core.usage import METERS, PROMPT_METERS, Quantity, Usage, turn_of
 
 _FINE_TUNE = "ft:"
 
@@ -238,9 +238,8 @@ def _unit_lines(
             continue
         if fee is not None:
             lines.append(_line(unit, quantity, fee))
-        elif "/" in unit:
-            other, _, meter = unit.rpartition("/")
-            others.setdefault(other, {})[meter] = quantity
+        elif (turn := turn_of(unit)) is not None:
+            others.setdefault(turn[0], {})[turn[1]] = quantity
         else:
             return Unpriced(reason="rate_missing", price_list=prices.id, price_row=row.id)
     for other, counts in others.items():
