@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from sqlalchemy import Connection
 
 from gateway.api import build_api
+from gateway.background_calls import facts_of
 from gateway.client import Receive, Send
 from gateway.control import Control
 from gateway.exchange import Services
@@ -31,6 +32,7 @@ from gateway.policy import Policy, PolicyHolder, digest
 from gateway.price_lists import load_price_lists
 from gateway.settings import Settings
 from gateway.stores import records
+from gateway.stores.backgrounds import load as load_backgrounds
 from gateway.stores.database import Database, open_database
 from gateway.stores.writer import LedgerWriter
 from gateway.upstream import AiohttpUpstream, Upstream
@@ -105,6 +107,10 @@ class Gateway:
                     lambda connection: _load_policy(connection, settings, token_hash, self._clock())
                 )
             )
+            kept = await writer.run(lambda connection: load_backgrounds(connection, settings.node))
+            for each in kept:
+                if each.draft is not None:
+                    ledger.take_up(each.row.receipt_id, facts_of(each.receipt))
             for organization, book in policy.current.books.items():
                 await ledger.hydrate_book(organization, book, self._clock)
             services = Services(
@@ -116,6 +122,7 @@ class Gateway:
                 clock=self._clock,
             )
             plane = DataPlane(services, policy, self._ids)
+            plane.backgrounds.resume(kept)
             control = Control(writer, ledger, policy, settings, self._clock, self._ids)
             self._running = Running(services, control, policy, database, plane)
             api.include_router(build_api(self._running))
@@ -123,6 +130,7 @@ class Gateway:
                 yield
             finally:
                 await plane.drain()
+                await plane.backgrounds.close()
                 await services.upstream.close()
         finally:
             self._running = None

@@ -7,10 +7,12 @@ ends, it settles its hold exactly once; where nobody can know what the provider 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from gateway.client import Client
 from gateway.deadline import Deadline
@@ -30,6 +32,9 @@ from toolkit.core.counters import NOTHING, Counted
 from toolkit.core.decisions import Admitted
 from toolkit.core.errors import StoreUnavailable
 from toolkit.core.receipts import Receipt, Status
+
+if TYPE_CHECKING:
+    from gateway.backgrounds import Backgrounds, Run
 
 _log = logging.getLogger("capline.exchange")
 
@@ -62,8 +67,11 @@ class Exchange:
         candidate: Candidate,
         decision: Admitted,
         draft: Draft,
+        backgrounds: Backgrounds,
     ) -> None:
         self._services = services
+        self._backgrounds = backgrounds
+        self._run: Run | None = None
         self._client = client
         self._dialect = dialect
         self._candidate = candidate
@@ -86,10 +94,11 @@ class Exchange:
         try:
             await self._call(target, headers, body)
         finally:
-            if not self._settled:
+            if not self._settled and not self._runs_on():
                 _ignore(self._settle(self._broken_off())[1])
 
     async def _call(self, target: str, headers: RawHeaders, body: bytes) -> None:
+        self._asked = target, headers
         try:
             with self._deadline():
                 answer = await self._send(target, headers, body)
@@ -100,6 +109,8 @@ class Exchange:
         except NotReached:
             await self._answer_unreachable(Outcome("failed", 502), "The provider could not be reached.")
         except (BrokenOff, TimeoutError):
+            if self._runs_on():
+                return
             lost = "The provider's answer broke off; it may have been billed, so it counts at its hold."
             await self._answer_unreachable(self._broken_off(), lost)
 
@@ -134,6 +145,9 @@ class Exchange:
     async def _take_whole(self, answer: Answer) -> None:
         body = await self._read(answer)
         served = self._dialect.read_answer(body, self._candidate.call)
+        if served.running and served.upstream_id is not None:
+            await self._leave_running(served.upstream_id, answer, body)
+            return
         outcome = Outcome("served", answer.status, served, len(body))
         receipt = await self._finish(outcome)
         if receipt is None:
@@ -174,14 +188,44 @@ class Exchange:
                     held += piece
                 elif handling is Handling.FORWARD:
                     out.append(piece)
+            if self._candidate.call.background and self._run is None:
+                with contextlib.suppress(StoreUnavailable):  # the stream tells its own end
+                    await self._keep(meter.served().upstream_id)
             if out:
                 await self._client.write(b"".join(out))
         tail = splitter.last()
         meter.event(tail.data)
+        if not meter.complete() and self._runs_on():
+            return
         status: Status = "served" if meter.complete() else "abandoned"
         outcome = Outcome(status, answer.status, meter.served(), self._response_bytes)
         if await self._finish(outcome) is not None and status == "served":
             await self._client.end(held + tail.raw)
+
+    async def _leave_running(self, upstream_id: str, answer: Answer, body: bytes) -> None:
+        """The first answer of a background run leaves on its intent, once what is needed to ask again is stored."""
+        try:
+            await self._keep(upstream_id)
+        except StoreUnavailable:
+            await self._client.break_off(answer.status)
+            return
+        self._runs_on()
+        await self._client.answer(answer.status, self._headers(answer.headers), body)
+
+    async def _keep(self, upstream_id: str | None) -> None:
+        if upstream_id is not None:
+            target, headers = self._asked
+            self._run = await self._backgrounds.keep(
+                upstream_id, self._candidate, self._draft, self._trace, target, headers
+            )
+
+    def _runs_on(self) -> bool:
+        """Leave a background run to those who ask for it until it ends; False where there is none."""
+        if self._run is None or self._settled:
+            return False
+        self._settled = True
+        self._backgrounds.follow(self._run)
+        return True
 
     async def _pass_through(self, answer: Answer) -> None:
         """Forward a body that says nothing of its usage, and hold its last byte back until the receipt is there."""
@@ -231,6 +275,8 @@ class Exchange:
             _log.error("receipt %s was not committed; its answer is withheld", self._draft["receipt_id"])
             await self._client.break_off(outcome.http_status)
             return None
+        if self._run is not None:
+            await self._backgrounds.forget(self._run)
         return receipt
 
     def _settle(self, outcome: Outcome) -> tuple[Receipt, asyncio.Future[None]]:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, func, select
 
+from gateway.stores.backgrounds import is_kept
 from gateway.stores.balances import covers, last_receipt, spent_by_key
 from gateway.stores.corrections import is_corrected
 from gateway.stores.open_calls import forget_calls, open_calls
@@ -70,6 +71,10 @@ class Ledger:
                 if organization == facts.who.organization:
                     self.counters.hold_also(receipt_id, claims_for(alone, facts))
         return grant
+
+    def take_up(self, receipt_id: str, facts: CallFacts) -> None:
+        """Go on with a call that a stopped process left running; hydration lends its holds to every counter."""
+        self.counters.reserve(receipt_id, facts, ())
 
     async def begin(self, draft: Mapping[str, Any], trace: str | None) -> None:
         """Commit the intent of an admitted call: its receipt's columns as far as they are known.
@@ -219,17 +224,22 @@ def _spanning(book: CapBook) -> Iterator[Cap]:
 
 
 def _close_intents(connection: Connection, writer: LedgerWriter, node: str, at: datetime) -> tuple[int, int]:
-    """Turn the calls that a dead process left open into abandoned receipts, counted at their hold."""
-    rows = open_calls(connection, intents.c.node == node)
+    """Turn the calls that a dead process left open into abandoned receipts, counted at their hold.
+
+    Those that run in the background stay open: their provider can still be asked.
+    """
+    mine = intents.c.node == node
+    rows, kept = open_calls(connection, mine, ~is_kept()), open_calls(connection, mine, is_kept())
     drafts = [msgspec.json.decode(row["receipt"]) for row in rows]
-    last_seq = max([_last_seq(connection), *(draft["admit_seq"] for draft in drafts)])
+    known = [*drafts, *(msgspec.json.decode(row["receipt"]) for row in kept)]
+    last_seq = max([_last_seq(connection), *(draft["admit_seq"] for draft in known)])
     abandoned = [_as_abandoned(draft, at, last_seq + step) for step, draft in enumerate(drafts, start=1)]
     if abandoned:
         writer.append_in_job(connection, abandoned, traces=[row["trace"] for row in rows])
         _log.warning(
             "%d calls were cut off by the last stop: abandoned, counted at their holds", len(abandoned)
         )
-    forget_calls(connection, node)
+    forget_calls(connection, mine, ~is_kept())
     return len(abandoned), last_seq + len(abandoned)
 
 

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from gateway.backgrounds import Backgrounds
 from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
-from gateway.dialects import dialect_of, shape_of
+from gateway.dialects import dialect_of, openai_responses, shape_of
 from gateway.dialects.base import Arrival, Dialect
 from gateway.exchange import Exchange, Services, request_ids
 from gateway.headers import raw
@@ -18,6 +19,7 @@ from gateway.policy import PolicyHolder, Principal, digest
 from gateway.refusals import Refusal
 from gateway.stores.traces import trace_text
 from gateway.upstream import RawHeaders
+from gateway.visits import Visit, Visits
 from toolkit.core.decisions import CapLook
 from toolkit.core.errors import StoreUnavailable
 from toolkit.core.receipts import Receipt
@@ -37,6 +39,8 @@ class DataPlane:
         self._new_id = new_id
         self._pipeline = Pipeline(services.settings, services.names)
         self._running: set[asyncio.Task[None]] = set()
+        self.backgrounds = Backgrounds(services, policy, new_id)
+        self._visits = Visits(services, self.backgrounds)
 
     async def __call__(self, scope: dict[str, object], receive: Receive, send: Send) -> None:
         """One HTTP request."""
@@ -45,6 +49,10 @@ class DataPlane:
         headers: RawHeaders = scope["headers"]  # type: ignore[assignment]
         operation_id = f"op_{self._new_id(self._services.clock())}"
         dialect = dialect_of(path)
+        visit = None if dialect is not None else openai_responses.visited(str(scope["method"]), path)
+        if visit is not None:
+            await self._visit(client, scope, visit, operation_id)
+            return
         if dialect is None or scope["method"] != "POST":
             unsupported = "This route cannot be metered, so it is not forwarded."
             await self._answer(
@@ -70,13 +78,46 @@ class DataPlane:
         except ClientLeft:
             self._services.metrics.count("left_early")
 
+    async def _visit(
+        self, client: Client, scope: dict[str, object], response_id: str, operation_id: str
+    ) -> None:
+        """A look at a response, or its cancel: bound to its organization, without a receipt."""
+        headers: RawHeaders = scope["headers"]  # type: ignore[assignment]
+        dialect = openai_responses.DIALECT
+        principal = self._authenticate(headers)
+        if principal is None or principal.role is not None:
+            refusal = Refusal(code="invalid_api_key", message="The API key is missing or unknown.")
+            if principal is not None:
+                message = "An operator key cannot use the data plane."
+                refusal = Refusal(code="permission_denied", message=message)
+            await self._answer(client, dialect, refusal, operation_id)
+            return
+        try:
+            body = await self._body(client, headers)
+        except BodyTooLarge:
+            refusal = Refusal(code="request_too_large", message="The request body is too large.")
+            await self._answer(client, dialect, refusal, operation_id)
+            return
+        except ClientLeft:
+            return
+        visit = Visit(
+            method=str(scope["method"]),
+            target=_target(scope),
+            response_id=response_id,
+            organization=principal.organization,
+            operation_id=operation_id,
+            headers=headers,
+            body=body,
+        )
+        await self._own(self._visits.pass_on(client, visit), client)
+
     @property
     def in_flight(self) -> int:
         """Calls that have not left their receipt yet."""
         return len(self._running)
 
     async def drain(self) -> None:
-        """Wait until every running call has left its receipt."""
+        """Wait until every running call has left its receipt; those in the background go on at the next start."""
         while self._running:
             await asyncio.wait(set(self._running))
 
@@ -127,7 +168,7 @@ class DataPlane:
         if isinstance(decision, tuple):
             await self._refuse(client, dialect, decision[0], draft, decision[1])
             return
-        exchange = Exchange(self._services, client, dialect, candidate, decision, draft)
+        exchange = Exchange(self._services, client, dialect, candidate, decision, draft, self.backgrounds)
         await self._own(exchange.run(target, headers, body), client)
 
     async def _body(self, client: Client, headers: RawHeaders) -> bytes:

@@ -45,8 +45,10 @@ class Answer(Protocol):
 class Upstream(Protocol):
     """Whatever carries a request to a provider: aiohttp in service, a function in tests."""
 
-    async def send(self, url: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
-        """POST `body`. Raises NotReached or BrokenOff."""
+    async def send(
+        self, url: str, headers: Iterable[tuple[str, str]], body: bytes, method: str = "POST"
+    ) -> Answer:
+        """Send `body`. Raises NotReached or BrokenOff."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -85,10 +87,14 @@ class AiohttpUpstream:
             read_bufsize=READ_BYTES,
         )
 
-    async def send(self, url: str, headers: Iterable[tuple[str, str]], body: bytes) -> AiohttpAnswer:
-        """POST `body`; redirects are answers, not instructions."""
+    async def send(
+        self, url: str, headers: Iterable[tuple[str, str]], body: bytes, method: str = "POST"
+    ) -> AiohttpAnswer:
+        """Send `body`; redirects are answers, not instructions."""
         try:
-            response = await self._session.post(url, headers=list(headers), data=body, allow_redirects=False)
+            response = await self._session.request(
+                method, url, headers=list(headers), data=body or None, allow_redirects=False
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotReached(type(error).__name__) from error
         except (aiohttp.ClientError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -18,6 +19,7 @@ from toolkit.core.usage import Usage, UsageProblem
 
 ROUTE = "/v1/responses"
 
+_VISITED = re.compile(r"/v1/responses/([A-Za-z0-9_.-]{1,256})(/cancel)?")
 _ENDED = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _RUNNING = frozenset({"queued", "in_progress"})
 _ABSENT = msgspec.Raw(b"")
@@ -100,6 +102,14 @@ class ResponseStreamMeter:
             value = getattr(news, name)
             if value is not None and value is not _ABSENT:
                 setattr(self._answer, name, value)
+
+
+def visited(method: str, path: str) -> str | None:
+    """The response that a request looks at or cancels; None for any other request."""
+    found = _VISITED.fullmatch(path)
+    if found is None or method != ("GET" if found[2] is None else "POST"):
+        return None
+    return found[1]
 
 
 def _served(answer: _Answer, call: Call) -> Served:

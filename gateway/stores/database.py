@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, insert, select
 from sqlalchemy.engine import make_url
 
-from gateway.stores.tables import SCHEMA_VERSION, meta, metadata, organizations
+from gateway.stores.tables import SCHEMA_VERSION, meta, metadata, organizations, receipts
 from toolkit.core.errors import CaplineError
 
 DEFAULT_ORGANIZATION = "default"
@@ -62,6 +62,8 @@ def open_database(url: str) -> Database:
         engine = create_engine(url, hide_parameters=True)
         event.listen(engine, "connect", _set_pragmas)
         metadata.create_all(engine)
+        for index in receipts.indexes:  # one that an older release did not make
+            index.create(engine, checkfirst=True)
         return Database(engine, _identify(engine), path, lock)
     except BaseException:
         os.close(lock)

@@ -52,6 +52,6 @@ def open_calls(connection: Connection, *conditions: ColumnElement[bool]) -> Sequ
     return connection.execute(query).mappings().all()
 
 
-def forget_calls(connection: Connection, node: str) -> None:
-    """Empty a node's rows, once none of its calls is open."""
-    connection.execute(delete(intents).where(intents.c.node == node))
+def forget_calls(connection: Connection, *conditions: ColumnElement[bool]) -> None:
+    """Empty the rows of calls of which none is open."""
+    connection.execute(delete(intents).where(*conditions))

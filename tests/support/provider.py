@@ -33,6 +33,7 @@ class Seen:
     url: str
     headers: list[tuple[str, str]]
     body: bytes
+    method: str = "POST"
 
     def header(self, name: str) -> str | None:
         """The first header of a name."""
@@ -70,9 +71,11 @@ class ScriptedProvider:
         self.seen: list[Seen] = []
         self._called = asyncio.Event()
 
-    async def send(self, url: str, headers: Iterable[tuple[str, str]], body: bytes) -> ScriptedAnswer:
+    async def send(
+        self, url: str, headers: Iterable[tuple[str, str]], body: bytes, method: str = "POST"
+    ) -> ScriptedAnswer:
         """One call."""
-        seen = Seen(url, list(headers), body)
+        seen = Seen(url, list(headers), body, method)
         self.seen.append(seen)
         self._called.set()
         reply = self.script(seen)

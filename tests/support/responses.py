@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
+
+from tests.support.provider import Reply, Seen
 
 SSE = [(b"content-type", b"text/event-stream")]
 
@@ -75,3 +78,41 @@ def events(status: str = "completed", **fields: Any) -> list[dict[str, Any]]:
 def sse(told: list[dict[str, Any]]) -> list[bytes]:
     """Events as chunks of a stream, one each."""
     return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in told]
+
+
+class BackgroundProvider:
+    """A script for `ScriptedProvider` that runs responses in the background and counts what it billed."""
+
+    _numbers = itertools.count(100)
+
+    def __init__(self) -> None:
+        self.responses: dict[str, dict[str, Any]] = {}
+        self.seen: list[Seen] = []
+
+    def __call__(self, seen: Seen) -> Reply:
+        """One call: a new response, a look at one, or a cancel."""
+        self.seen.append(seen)
+        path = seen.url.partition("?")[0].partition("/v1/responses")[2].strip("/")
+        response_id, _, word = path.partition("/")
+        if not response_id:
+            response_id = f"resp_{next(self._numbers)}"
+            self.responses[response_id] = response("queued", id=response_id, background=True)
+        if response_id not in self.responses:
+            return Reply(status=404, body=b'{"error": {"message": "no such response"}}')
+        if word == "cancel":
+            self.end(response_id, "cancelled", usage=None, output=[])
+        return Reply(body=json.dumps(self.responses[response_id]).encode())
+
+    def end(self, response_id: str, status: str = "completed", **fields: Any) -> None:
+        """A response ends."""
+        ended = response(status, id=response_id, background=True, **fields)
+        self.responses[response_id] = ended
+
+    def looks(self) -> int:
+        """How often it was asked for a response."""
+        return sum(seen.method == "GET" for seen in self.seen)
+
+    def tokens(self) -> tuple[int, int]:
+        """Input and output tokens that it billed."""
+        usages = [each["usage"] for each in self.responses.values() if each["usage"] is not None]
+        return sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
