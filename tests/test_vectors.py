@@ -177,20 +177,19 @@ def test_receipts_in_nano_dollars_add_up_where_micro_dollars_lose_or_invent_mone
     assert total == nano(vector["sum_exact_micro_usd"])
 
 
-NOT_LISTED = {
-    "model_unknown", "no_rate_at_that_time", "no_list_price_for_service_tier", "rate_missing",
-    "fine_tune_base_not_listed",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("vector", ANSWERS, ids=ids(ANSWERS))
-def test_the_published_lists_give_the_right_cost_or_none(vector: Vector) -> None:
+def test_the_published_lists_give_every_answer_its_cost(vector: Vector) -> None:
+    """One cached rate of 2025 is of nobody's memory: the lists lack it, and the answer has no cost."""
     found = ask(vector, None)
-    if isinstance(found, tk.Unpriced):
-        assert found.reason in NOT_LISTED | {vector.get("reason")}
+    if vector["id"] == "oai-date-007" or vector["status"] == "unpriced":
+        assert isinstance(found, tk.Unpriced)
+        assert found.reason == vector.get("reason", "rate_missing")
     else:
-        wanted = 0 if vector["status"] == "no_charge" else nano(vector["exact_micro_usd"])
-        assert found.cost_nano_usd == wanted, vector["arithmetic"]
+        assert isinstance(found, tk.Priced), found
+        assert found.cost_nano_usd == (
+            0 if vector["status"] == "no_charge" else nano(vector["exact_micro_usd"])
+        )
+        assert found.status == vector["status"]
 
 
 def ask(vector: Vector, listed: PriceList | None) -> tk.Priced | tk.Unpriced:
