@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "toolkit" / "core"
-MONEY_MODULES = ("money", "pricing", "estimate", "counters", "admission", "caps", "usage")
+MONEY_MODULES = (
+    *("money", "pricing", "estimate", "counters", "admission", "caps", "usage"),
+    *sorted(f"conventions/{path.stem}" for path in (CORE / "conventions").glob("*.py")),
+)
 
 
 def test_importing_the_gateway_loads_no_analytics() -> None:
