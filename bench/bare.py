@@ -15,6 +15,7 @@ import uvicorn
 
 from gateway.client import Client, Receive, Send
 from gateway.headers import Names
+from gateway.server import OneWriteProtocol
 from gateway.upstream import AiohttpUpstream, Answer
 
 _LARGEST_BODY = 32 * 1024 * 1024
@@ -64,7 +65,7 @@ def main() -> None:
         host="127.0.0.1",
         port=int(sys.argv[1]),
         loop="uvloop",
-        http="httptools",
+        http=OneWriteProtocol,
         ws="none",
         lifespan="off",
         access_log=False,

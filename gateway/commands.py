@@ -75,6 +75,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     import uvicorn
 
     from gateway.app import create_app
+    from gateway.server import OneWriteProtocol
 
     class Server(uvicorn.Server):
         """uvicorn would end the process by the signal that stopped it, before the ledger is closed."""
@@ -85,7 +86,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     gateway = create_app(settings)
     config = uvicorn.Config(
         gateway,
-        http="httptools",
+        http=OneWriteProtocol,
         ws="none",
         lifespan="off",
         access_log=False,
