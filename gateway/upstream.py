@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 import aiohttp
+from multidict import CIMultiDict
 
 CONNECT_SECONDS = 10
 READ_BYTES = 65_536
@@ -54,6 +55,17 @@ class Upstream(Protocol):
         """Close every connection."""
 
 
+class _BareRequest(aiohttp.ClientRequest):
+    """A request with the headers it is given and no others; what aiohttp would work out for each is the same here."""
+
+    _skip_auto_headers = CIMultiDict(
+        (name, None) for name in ("user-agent", "accept", "accept-encoding", "content-type")
+    )
+
+    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+        """Add none."""
+
+
 class AiohttpAnswer:
     """An answer over aiohttp."""
 
@@ -64,9 +76,11 @@ class AiohttpAnswer:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives."""
+        content = self._response.content
         try:
-            while chunk := await self._response.content.readany():
-                yield chunk
+            while not content.at_eof():
+                if chunk := await content.readany():
+                    yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise BrokenOff(type(error).__name__) from error
 
@@ -82,7 +96,7 @@ class AiohttpUpstream:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            skip_auto_headers=("user-agent", "accept", "accept-encoding", "content-type"),
+            request_class=_BareRequest,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BYTES,
         )
