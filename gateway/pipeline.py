@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from gateway.dialects.base import Arrival, BadRequest, Call, Dialect
@@ -24,7 +25,7 @@ from toolkit.core.errors import InvalidTags
 from toolkit.core.estimate import Estimate, estimate, nearest_names
 from toolkit.core.money import usd_up
 from toolkit.core.pricing import PriceList, list_at
-from toolkit.core.scopes import Attribution, parse_tags, project_of
+from toolkit.core.scopes import Attribution, Tags, parse_tags, project_of
 from toolkit.core.windows import period_at, seconds_until
 
 Draft = dict[str, Any]
@@ -75,7 +76,7 @@ class Pipeline:
         draft: Draft,
     ) -> Candidate | Refusal:
         """Parse, attribute and estimate a call, or say what is wrong with it."""
-        tags = parse_tags(tag_lines)
+        tags = _tags(tuple(tag_lines))
         draft.update(customer=tags.customer, run=tags.run, tags=tags.free, project=principal.project)
         try:
             project = draft["project"] = project_of(tags, principal.project)
@@ -98,16 +99,7 @@ class Pipeline:
         if principal.require_customer and tags.customer is None:
             tag = f"{self._names.prefix}tags: customer:<id>"
             return Refusal(code="customer_required", message=f"This key requires a customer: send {tag}.")
-        who = Attribution(
-            organization=principal.organization,
-            project=project,
-            key_id=principal.key_id,
-            customer=tags.customer,
-            run=tags.run,
-            tags=tags.free,
-            provider=provider.name,
-            model=model,
-        )
+        who = _attribution(principal.organization, project, principal.key_id, tags, provider.name, model)
         return self._estimated(call, who, provider, model, policy, at, draft)
 
     def decide(
@@ -230,6 +222,32 @@ class Pipeline:
             status_override=429 if pauses else cap.refusal_status,
             retry_after=seconds_until(end, candidate.at) if pauses and end is not None else None,
         )
+
+
+def _tags(lines: tuple[bytes, ...]) -> Tags:
+    """What the tag header says; short ones come again and are kept."""
+    return _short_tags(lines) if sum(map(len, lines)) <= _SHORT_TAGS_BYTES else parse_tags(lines)
+
+
+_SHORT_TAGS_BYTES = 256
+_short_tags = lru_cache(maxsize=2048)(parse_tags)
+
+
+@lru_cache(maxsize=2048)
+def _attribution(
+    organization: str, project: str | None, key_id: str, tags: Tags, provider: str, model: str
+) -> Attribution:
+    """Of one caller and model the same object every time: what is kept by it is found at once."""
+    return Attribution(
+        organization=organization,
+        project=project,
+        key_id=key_id,
+        customer=tags.customer,
+        run=tags.run,
+        tags=tags.free,
+        provider=provider,
+        model=model,
+    )
 
 
 def _name_cap(draft: Draft, look: CapLook) -> None:
