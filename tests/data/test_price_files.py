@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import timeit
 import zipfile
 from decimal import Decimal
 from itertools import combinations, product
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import toolkit as tk
+from toolkit.core.pricefile import load_price_file
 
 PRICES = Path(__file__).resolve().parents[2] / "data" / "prices"
 DIGESTS = {
@@ -413,6 +417,39 @@ def test_the_lists_differ() -> None:
     lite = {"provider": "google", "model": "gemini-3.5-flash-lite", "tier": "batch"}
     assert "cache_read" in find(OLDER, **lite)["rates"]  # it was agreed in October and is not any more
     assert "cache_read" not in find(NEWER, **lite)["rates"]
+
+
+VECTORS = [
+    json.loads(line, parse_float=Decimal)
+    for line in (Path(__file__).parent / "pricing_vectors.jsonl").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [one for one in VECTORS if one["confidence"] == "high" and "api" in one],
+    ids=lambda one: one["id"],
+)
+def test_the_newest_list_prices_every_vector_of_high_confidence(vector: dict[str, Any]) -> None:
+    found = tk.price(
+        *(vector[name] for name in ("provider", "api", "model", "usage", "timestamp")),
+        context=vector["context"],
+    )
+    assert found.price_list.startswith(max(DIGESTS)[:10])
+    assert found.status == vector["status"]
+    if isinstance(found, tk.Unpriced):
+        assert found.reason == vector["reason"]
+    else:
+        micro = Decimal(vector.get("exact_micro_usd", "0"))
+        assert found.cost_nano_usd == int((micro * 1_000).to_integral_value())
+
+
+def test_a_list_loads_within_its_time() -> None:
+    path = PRICES / max(DIGESTS)
+    load_price_file(path)
+    assert (
+        min(timeit.repeat(lambda: load_price_file(path), number=1, repeat=9)) < 0.06
+    )  # 20 ms on a quiet machine
 
 
 # --------------------------------------------------------------------------- the compiler

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.toolkit.core.builders import AT, prices, row
 from toolkit.core.estimate import CallBounds, Estimate, UndeclaredOutput, estimate, nearest_names
 from toolkit.core.money import LARGEST_INTEGER
-from toolkit.core.pricing import PriceList, Unpriced
+from toolkit.core.pricing import Peak, PriceList, Unpriced
 
 CHEAPEST = row("cheapest", {"input": "0.05", "output": "0.4"})
 FULL = row("full", {"input": "2", "cache_read": "0.2", "cache_write_1h": "4", "output": "8", "audio_output": "16"},
@@ -152,6 +154,36 @@ LONG = prices(
 )
 def test_the_hold_covers_every_row_that_the_call_can_incur(size: int, tier: str, nano: int) -> None:
     assert of("m", bounds(size, tier=tier, output_limit=10), LONG).hold_nano_usd == nano
+
+
+PARTS = prices(
+    row("m", {"input": "1", "output": "1"}),
+    *[row("m", {"input": rate, "output": "1"}, tier=tier)
+      for tier, rate in (("fast", "2"), ("us", "3"), ("fast us", "4"), ("batch", "9"), ("batch us", "9"))],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("tier", "rate"), [("standard", 1), ("fast", 2), ("us", 3), ("fast us", 4)])
+def test_the_hold_covers_each_part_of_the_tier_that_was_asked(tier: str, rate: int) -> None:
+    assert of("m", bounds(1_000, tier=tier, output_limit=0), PARTS).hold_nano_usd == 1_000 * rate * 1_000
+
+
+def test_the_hold_is_at_the_peak_rate_at_any_hour() -> None:
+    quiet = Peak(hours=((AT.hour + 1, AT.hour + 2),))
+    listed = prices(
+        row("m", {"input": "1", "output": "1"}), row("m", {"input": "2", "output": "3"}, peak=quiet)
+    )
+    assert of("m", bounds(1_000, output_limit=10), listed).hold_nano_usd == 2_000_000 + 30_000
+
+
+def test_the_hold_covers_image_tokens_and_parts_of_an_hour() -> None:
+    fees: dict[str, int | Fraction] = {
+        "image_output_tokens": 40_000_000,
+        "seconds": Fraction(1_020_000_000_000, 3_600),
+    }
+    draws = replace(row("m", {"input": "5"}), fees=fees)
+    found = of("m", bounds(10, output_limit=100, fees=(("seconds", 1),)), prices(draws))
+    assert found.hold_nano_usd == 50_000 + 4_000_000 + 283_334  # a third of a nano more than 283,333
 
 
 def test_a_model_of_one_tier_alone_is_held_at_its_rates() -> None:

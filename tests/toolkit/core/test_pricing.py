@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -10,7 +11,17 @@ import pytest
 
 from tests.toolkit.core.builders import AT, prices, row
 from toolkit.core.money import LARGEST_INTEGER
-from toolkit.core.pricing import Priced, PricedLine, Unpriced, dearest_input_rate, list_at, price, row_for
+from toolkit.core.pricing import (
+    Peak,
+    Priced,
+    PricedLine,
+    Unpriced,
+    dearest_input_rate,
+    dearest_output_rate,
+    list_at,
+    price,
+    row_for,
+)
 from toolkit.core.usage import METERS, Usage
 
 TICK = timedelta(microseconds=1)
@@ -89,6 +100,14 @@ def test_b65_the_highest_threshold_that_is_passed_decides() -> None:
     ]
     found = [row_for(prices(*steps), "openai", "s", AT, prompt=prompt) for prompt in (100, 101, 200, 201)]
     assert found == [steps[1], steps[2], steps[2], steps[0]]
+
+
+@pytest.mark.parametrize(("words", "first"), [("prompt_above", 201), ("prompt_from", 200)])
+def test_a_threshold_is_passed_above_it_or_at_it_as_the_row_says(words: str, first: int) -> None:
+    base, dear = row("x", {"input": "1"}), row("x", {"input": "2"}, **{words: 200})
+    listed = prices(dear, base)
+    assert row_for(listed, "openai", "x", AT, prompt=first - 1) == base
+    assert row_for(listed, "openai", "x", AT, prompt=first) == dear
 
 
 def test_a_threshold_without_a_base_row_leaves_short_prompts_without_a_price() -> None:
@@ -174,6 +193,136 @@ def test_a_tier_has_its_own_rates_or_none() -> None:
     )
 
 
+PEAK = Peak(hours=((1, 4), (22, 24)), weekdays=frozenset({2, 5}), except_dates=frozenset({date(2026, 12, 4)}))
+
+
+@pytest.mark.parametrize(
+    ("instant", "busy"),
+    [
+        ("2026-12-01T00:59:59.999999", False),  # a Tuesday
+        ("2026-12-01T01:00:00", True),
+        ("2026-12-01T03:59:59.999999", True),
+        ("2026-12-01T04:00:00", False),
+        ("2026-12-01T21:59:59.999999", False),
+        ("2026-12-01T22:00:00", True),
+        ("2026-12-01T23:59:59.999999", True),
+        ("2026-12-02T00:00:00", False),
+        ("2026-12-02T02:00:00", False),  # a Wednesday
+        ("2026-12-04T02:00:00", False),  # a Friday that is excepted
+        ("2026-12-11T02:00:00", True),  # the Friday after
+    ],
+)
+def test_a_peak_row_prices_the_hours_that_it_names_and_the_row_beside_it_the_others(
+    instant: str, busy: bool
+) -> None:
+    plain, peak = row("m", {"input": "1"}), row("m", {"input": "2"}, peak=PEAK)
+    at = datetime.fromisoformat(instant).replace(tzinfo=UTC)
+    for rows in ((plain, peak), (peak, plain)):
+        listed = prices(*rows)
+        for moment in (
+            at + timedelta(days=1),
+            at,
+            at - timedelta(hours=3),
+            at,
+        ):  # what was asked before is no matter
+            found = row_for(listed, "openai", "m", moment)
+            assert found == (peak if PEAK.holds(moment) else plain)
+        assert row_for(listed, "openai", "m", at) == (peak if busy else plain)
+
+
+def test_a_peak_is_every_day_unless_its_row_says_which() -> None:
+    every = Peak(hours=((1, 4),))
+    assert all(every.holds(datetime(2026, 12, day, 1, tzinfo=UTC)) for day in range(1, 8))
+
+
+def test_a_peak_row_stands_beside_rows_of_its_own_key_alone() -> None:
+    peak = row("m", {"input": "2"}, peak=Peak(hours=((0, 24),)))
+    long, flex = row("m", {"input": "3"}, prompt_above=100), row("m", {"input": "0.5"}, tier="flex")
+    listed = prices(row("m", {"input": "1"}), peak, long, flex)
+    assert row_for(listed, "openai", "m", AT, prompt=100) == peak
+    assert row_for(listed, "openai", "m", AT, prompt=101) == long
+    assert row_for(listed, "openai", "m", AT, tier="flex") == flex
+    alone = prices(row("m", peak=Peak(hours=((1, 2),))))
+    assert isinstance(row_for(alone, "openai", "m", AT), Unpriced)
+
+
+def test_a_list_that_lacks_a_scheduled_row_has_withdrawn_it() -> None:
+    rise = datetime(2027, 1, 1, tzinfo=UTC)
+    now, planned = row("m", {"input": "1"}, effective_to=rise), row("m", {"input": "2"}, effective_from=rise)
+    scheduled = prices(now, planned, dated=date(2026, 10, 1))
+    withdrawn = prices(row("m", {"input": "1"}), dated=date(2026, 11, 1))
+    assert row_for(scheduled, "openai", "m", rise) == planned
+    for at, listed in (
+        (rise - TICK, withdrawn),
+        (rise, withdrawn),
+        (datetime(2026, 10, 9, tzinfo=UTC), scheduled),
+    ):
+        assert list_at([scheduled, withdrawn], at) is listed
+    assert row_for(withdrawn, "openai", "m", rise) == withdrawn.rows[0]
+
+
+def test_classes_of_tokens_without_a_meter_are_priced_by_their_fees() -> None:
+    draws = prices(row("draws", {"input": "5", "image": "10"}, fees={"image_output_tokens": "0.00004"}))
+    usage = Usage(input=50, image=100, units={"image_output_tokens": 1_000})
+    priced = price(draws, "openai", "draws", usage, AT)
+    assert isinstance(priced, Priced)
+    assert priced.cost_nano_usd == (50 * 5 + 100 * 10 + 1_000 * 40) * 1_000
+
+
+def test_an_hourly_fee_is_exact_for_every_second() -> None:
+    heard = replace(row("ears", {"input": "0"}), fees={"seconds": Fraction(1_020_000_000_000, 3_600)})
+    for seconds, nano in ((Decimal("3600"), 1_020_000_000), (Decimal("7.5"), 2_125_000), (1, 283_333)):
+        priced = price(prices(heard), "openai", "ears", Usage(units={"seconds": seconds}), AT)
+        assert isinstance(priced, Priced)
+        assert priced.cost_nano_usd == nano
+
+
+OTHERS = prices(
+    row("small", {"input": "2", "output": "10"}),
+    row("small", {"input": "1", "output": "5"}, tier="batch"),
+    row("vendor/large", {"input": "4", "output": "20"}),
+    row("vendor/large", {"input": "8", "output": "40"}, prompt_above=1_000),
+)
+
+
+def test_the_turns_of_another_model_are_priced_at_its_own_row() -> None:
+    usage = Usage(
+        input=100,
+        output=10,
+        units={"vendor/large/input": 500, "vendor/large/output": 50, "vendor/large/image": 0},
+    )
+    priced = price(OTHERS, "openai", "small", usage, AT)
+    assert isinstance(priced, Priced)
+    # 100 × 2 + 10 × 10 + 500 × 4 + 50 × 20 = 3,300
+    assert (priced.cost_nano_usd, priced.price_row) == (3_300_000, "openai/small standard")
+    assert priced.lines[2] == PricedLine("vendor/large/input", 500, 4_000_000, 2_000_000_000)
+    long = price(OTHERS, "openai", "small", Usage(units={"vendor/large/input": 1_001}), AT)
+    assert isinstance(long, Priced)
+    assert long.cost_nano_usd == 8_008_000  # its own prompt decides
+
+
+@pytest.mark.parametrize(
+    ("unit", "tier", "reason", "named"),
+    [
+        ("vendor/larger/input", "standard", "model_unknown", None),
+        ("vendor/large/input", "batch", "no_list_price_for_service_tier", None),
+        ("vendor/large/cache_read", "standard", "rate_missing", "openai/vendor/large standard"),
+        ("vendor/large/web_search", "standard", "rate_missing", "openai/vendor/large standard"),
+    ],
+)
+def test_turns_of_another_model_without_a_price_leave_the_answer_without_one(
+    unit: str, tier: str, reason: str, named: str | None
+) -> None:
+    found = price(OTHERS, "openai", "small", Usage(input=1, units={unit: 1}), AT, tier=tier)
+    assert found == Unpriced(reason=reason, price_list=OTHERS.id, price_row=named)
+
+
+def test_a_result_says_what_it_is() -> None:
+    priced = price(LISTED, "openai", "m-small", Usage(input=1), AT)
+    assert (priced.status, priced.reason) == ("priced", None)
+    assert price(LISTED, "openai", "nobody", Usage(input=1), AT).status == "unpriced"
+
+
 def test_b61_a_meter_without_a_rate_is_never_free() -> None:
     assert reason("m-small", Usage(input=1, cache_write_5m=1)) == "rate_missing"
     assert reason("m-small", Usage(input=1, units={"images": 1})) == "rate_missing"
@@ -249,12 +398,14 @@ def test_the_id_of_a_row_is_its_own_within_a_list() -> None:
         LONG_ABOVE,
         row("m", tier="flex", effective_from=start),
         row("m", effective_from=start + TICK),
+        row("m", tier="batch us", prompt_from=200_000, peak=PEAK),
     ]
     assert [one.id for one in rows] == [
         "openai/m-small standard",
         "openai/m-long standard >200000",
         "openai/m flex @2026-08-16T16:00:00Z",
         "openai/m standard @2026-08-16T16:00:00.000001Z",
+        "openai/m batch us >=200000 peak",
     ]
 
 
@@ -295,3 +446,18 @@ def test_the_dearest_input_rate_looks_at_the_meters_that_can_occur() -> None:
     assert dearest_input_rate(LARGE, {"input", "cache_read"}) == 4_000_000
     assert dearest_input_rate(LARGE, METERS) == 8_000_000  # the output rate of 20 is no input rate
     assert dearest_input_rate(SMALL, {"cache_write_1h"}) == dearest_input_rate(SMALL, ()) == 0
+
+
+def test_classes_of_tokens_with_a_fee_count_among_the_dearest_rates() -> None:
+    both = replace(
+        row("m", {"input": "1", "output": "4"}),
+        fees={
+            "image_output_tokens": Fraction(80_000_001, 2),
+            "cache_read_audio_tokens": 3_000_000,
+            "seconds": 10**12,
+        },
+    )
+    assert dearest_input_rate(both, {"input"}) == 3_000_000
+    assert dearest_output_rate(both) == 40_000_001  # rounded up
+    assert dearest_output_rate(row("m", {"output": "4", "audio_output": "64"})) == 64_000_000
+    assert dearest_output_rate(row("m", {"input": "1"})) == 0

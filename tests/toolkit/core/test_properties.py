@@ -33,7 +33,7 @@ from toolkit.core.money import (
     usd_text,
     usd_up,
 )
-from toolkit.core.pricing import Priced, PriceList, PriceRow, Unpriced, price
+from toolkit.core.pricing import Peak, Priced, PriceList, PriceRow, Unpriced, price
 from toolkit.core.scopes import LONGEST_VALUE, MOST_FREE_TAGS, SCOPES, parse_tags
 from toolkit.core.usage import METERS, PROMPT_METERS, Usage, UsageProblem
 from toolkit.core.windows import (
@@ -260,6 +260,11 @@ def lists_of_one_model(draw: st.DrawFn) -> PriceList:
         rows.append(row("m", draw(full_rates), prompt_above=draw(st.integers(0, 2_000))))
     if draw(st.booleans()):
         rows.append(row("m", draw(full_rates), tier="priority"))
+    if draw(st.booleans()):
+        rows.append(row("m", draw(full_rates), tier="priority us", prompt_from=draw(st.integers(1, 2_000))))
+    if draw(st.booleans()):
+        hour = draw(st.integers(0, 23))
+        rows.append(row("m", draw(full_rates), peak=Peak(hours=((hour, hour + 1),))))
     return prices(*rows)
 
 
@@ -270,7 +275,7 @@ def lists_of_one_model(draw: st.DrawFn) -> PriceList:
     st.integers(0, 50),
     st.integers(1, 3),
     st.integers(1, 3),
-    st.sampled_from(["standard", "priority"]),
+    st.sampled_from(["standard", "priority", "priority us"]),
     st.data(),
 )
 def test_no_call_within_its_bounds_costs_more_than_its_hold(
@@ -298,7 +303,11 @@ def test_no_call_within_its_bounds_costs_more_than_its_hold(
         left -= spent[meter]
     spoken = data.draw(st.integers(0, limit * choices))
     usage = Usage(**spent, output=limit * choices - spoken, audio_output=spoken)
-    priced = price(listed, "openai", "m", usage, AT, tier=data.draw(st.sampled_from(["standard", tier])))
+    served = data.draw(
+        st.sampled_from(["standard", "priority", "us", tier] if " " in tier else ["standard", tier])
+    )
+    at = AT.replace(hour=data.draw(st.integers(0, 23)))  # some providers price by the hour at which they end
+    priced = price(listed, "openai", "m", usage, at, tier=served)
     if isinstance(priced, Unpriced):
         assert priced.reason == "no_list_price_for_service_tier"
     else:

@@ -31,7 +31,10 @@ def test_openai_names_its_standard_tier_default(said: str | None, tier: str) -> 
         ({"service_tier": "standard", "speed": "fast"}, "fast"),
         ({"service_tier": "standard", "inference_geo": "us"}, "us"),
         ({"service_tier": "standard", "inference_geo": "not_available"}, "standard"),
+        ({"service_tier": "batch", "speed": "standard", "inference_geo": "us"}, "batch us"),
+        ({"service_tier": "standard", "speed": "fast", "inference_geo": "us"}, "fast us"),
+        ({"service_tier": ""}, ""),  # what nobody has heard of is not standard
     ],
 )
 def test_an_anthropic_speed_or_geography_is_never_standard(said: dict[str, str | None], tier: str) -> None:
-    assert anthropic_tier(**said) == tier  # type: ignore[arg-type]
+    assert anthropic_tier(**said) == tier
