@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -26,10 +27,10 @@ from gateway.dialects.base import (
     with_fields,
 )
 from gateway.dialects.openai_shape import asked_tier, authorize, is_spend_limit, provider_cost, render
-from toolkit.core.conventions import ChatStyle, openai_chat
+from toolkit.core.conventions import openai_chat
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import PROMPT_METERS
+from toolkit.core.usage import PROMPT_METERS, Usage, UsageProblem
 
 ROUTE = "/v1/chat/completions"
 
@@ -39,6 +40,9 @@ IMAGE_TOKENS = 50_000
 _PROMPT_METERS = frozenset(PROMPT_METERS)
 _TELL_UNASKED = ("mistral",)
 """Usage conventions of providers that report a stream's usage unasked, and refuse a request that asks for it."""
+_SEARCH_MODEL = re.compile(r"-search-(?:preview|api)(?:-|$)")
+"""OpenAI's models that search before they answer, whatever the request says of it."""
+_CITATION = b'"url_citation"'
 _MEDIA = re.compile(rb'"(?:image_url|input_audio|file)"')
 
 
@@ -91,6 +95,7 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
     if not 1 <= choices <= MOST_CHOICES:
         raise BadRequest("n must be a whole number of choices, one or more.")
     inline_bytes, media_tokens, reaches_out = _media(request.messages)
+    searches = request.web_search_options is not None or _SEARCH_MODEL.search(request.model) is not None
     return Call(
         model=request.model,
         stream=bool(request.stream),
@@ -99,12 +104,12 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
             body_bytes=len(body),
             text_bytes=len(body) - inline_bytes,
             media_tokens=media_tokens,
-            reaches_out=reaches_out or request.web_search_options is not None,
+            reaches_out=reaches_out or searches,
             output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
             choices=choices,
             prompt_meters=_PROMPT_METERS,
             tier=asked_tier(request.service_tier),
-            fees=() if request.web_search_options is None else (("web_search", choices),),
+            fees=(("web_search", choices),) if searches else (),
         ),
     )
 
@@ -121,7 +126,7 @@ def prepare(body: bytes, call: Call, model: str) -> bytes:
 def read_answer(body: bytes, call: Call | None = None) -> Served:
     """The facts of a whole JSON answer; unreadable JSON has no usage."""
     try:
-        return _served(_answer.decode(body), "openai" if call is None else call.usage_style)
+        return _served(_answer.decode(body), call, cited=_CITATION in body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Served()
 
@@ -135,6 +140,7 @@ class ChatStreamMeter:
         self._done = False
         self._ended = False
         self._failed = False
+        self._cited = False
 
     def event(self, data: bytes | None) -> Handling:
         """Note model, tier, id and usage; withhold the usage chunk that was not asked for."""
@@ -153,6 +159,7 @@ class ChatStreamMeter:
         known.service_tier = chunk.service_tier or known.service_tier
         known.x_groq = chunk.x_groq or known.x_groq
         self._failed |= chunk.error is not None
+        self._cited |= bool(self._call.bounds.fees) and _CITATION in data
         if chunk.usage is None:
             return Handling.FORWARD
         known.usage = chunk.usage
@@ -166,21 +173,39 @@ class ChatStreamMeter:
 
     def served(self) -> Served:
         """What the chunks said so far."""
-        return _served(self._answer, self._call.usage_style)
+        return _served(self._answer, self._call, cited=self._cited)
 
 
-def _served(answer: _Answer, style: ChatStyle) -> Served:
+def _served(answer: _Answer, call: Call | None, *, cited: bool) -> Served:
     usage = answer.usage
     if usage is None and isinstance(answer.x_groq, dict):
         usage = answer.x_groq.get("usage")
+    counted = openai_chat(usage, "openai" if call is None else call.usage_style)
     return Served(
         model=answer.model,
         upstream_id=answer.id,
         service_tier=answer.service_tier,
         tier=openai_tier(answer.service_tier),
-        usage=openai_chat(usage, style),
+        usage=counted
+        if call is None
+        else _with_searches(counted, answer.model or call.model, call, cited=cited),
         provider_cost_nano_usd=provider_cost(usage),
     )
+
+
+def _with_searches(
+    usage: Usage | UsageProblem, model: str, call: Call, *, cited: bool
+) -> Usage | UsageProblem:
+    """The usage with the searches that OpenAI bills and does not count: one for each answer that made one.
+
+    A model made to search does so before every answer; any other has searched where its answer cites a page.
+    """
+    searches = dict(call.bounds.fees).get("web_search", 0)
+    if isinstance(usage, UsageProblem) or not searches or call.usage_style != "openai":
+        return usage
+    if "web_search" in usage.units or not (cited or _SEARCH_MODEL.search(model)):
+        return usage
+    return replace(usage, units={**usage.units, "web_search": searches})
 
 
 def _media(messages: msgspec.Raw) -> tuple[int, int, bool]:

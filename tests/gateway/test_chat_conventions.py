@@ -16,8 +16,12 @@ from tests.support.prices import ROWS, row
 from tests.support.provider import Reply, chat_answer
 from tests.support.raw_client import RawClient
 
+SEARCH = {"web_search": "0.025"}
 TIERED = [
     *ROWS,
+    {**row("m-web", input="1", output="4"), "fees": SEARCH},
+    {**row("m-search-preview", input="1", output="4"), "fees": SEARCH},
+    row("m-search-api", input="1", output="4"),
     row("m-audio", input="2.5", output="10", audio_input="32", audio_output="64"),
     {**row("m-small", input="2", output="8"), "tier": "priority"},
 ]
@@ -180,3 +184,44 @@ async def test_a_client_that_leaves_at_any_chunk_pays_once_all_the_same(gateway:
     await gateway.gateway.running.plane.drain()
     (receipt,) = await gateway.receipts()
     assert (receipt["status"], receipt["cost_nano_usd"]) == ("served", 1_200_000)
+
+
+def cited(model: str) -> bytes:
+    """An answer that cites a page."""
+    answer = json.loads(chat_answer(model))
+    citation = {"url": "https://a.test", "title": "a", "start_index": 0, "end_index": 1}
+    answer["choices"][0]["message"]["annotations"] = [{"type": "url_citation", "url_citation": citation}]
+    return json.dumps(answer).encode()
+
+
+async def test_a_search_that_was_made_is_charged_and_one_that_was_allowed_is_not(
+    gateway: Harness,
+) -> None:  # B76, B77
+    wants: dict[str, Any] = {"model": "m-web", "web_search_options": {}}
+    receipt = await asked(gateway, chat_answer("m-web"), **wants)
+    assert (receipt["cost_nano_usd"], receipt["units"]) == (30_000, None)
+    receipt = await asked(gateway, cited("m-web"), **wants)
+    assert (receipt["cost_nano_usd"], receipt["units"]) == (25_030_000, {"web_search": 1})
+    assert receipt["hold_nano_usd"] >= receipt["cost_nano_usd"]
+
+
+async def test_a_model_made_to_search_searches_once_an_answer(gateway: Harness) -> None:
+    receipt = await asked(gateway, chat_answer("m-search-preview"), model="m-search-preview")
+    assert (receipt["cost_nano_usd"], receipt["units"]) == (25_030_000, {"web_search": 1})
+    receipt = await asked(gateway, chat_answer("m-search-api"), model="m-search-api")
+    assert (receipt["cost_nano_usd"], receipt["unpriced_reason"]) == (
+        None,
+        "rate_missing",
+    )  # its row has no fee
+
+
+async def test_a_search_within_a_stream_is_charged(gateway: Harness) -> None:
+    citation = [{"index": 0, "delta": {"annotations": [{"type": "url_citation"}]}, "finish_reason": None}]
+    said = chunk('\\"url_citation\\"', model="m-web")
+    usage = chunk(choices=[], usage=USAGE, model="m-web")
+    await stream(gateway, [said, usage, DONE], model="m-web", web_search_options={})
+    await stream(
+        gateway, [chunk(choices=citation, model="m-web"), usage, DONE], model="m-web", web_search_options={}
+    )
+    plain, searched = await gateway.receipts()
+    assert (plain["cost_nano_usd"], searched["cost_nano_usd"]) == (1_200_000, 26_200_000)
