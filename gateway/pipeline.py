@@ -85,7 +85,7 @@ class Pipeline:
             return Refusal(code="invalid_request", message=str(error))
         limit = call.bounds.output_limit if call.bounds.limits_output else None
         draft.update(model_requested=call.model, stream=call.stream, output_limit=limit)
-        chosen = self._choose(dialect, call.model)
+        chosen = choose(self._settings.providers, dialect, call.model)
         if chosen is None:
             return Refusal(
                 code="unknown_provider", message=f"No provider is configured for the {dialect.name} dialect."
@@ -118,16 +118,6 @@ class Pipeline:
             return decision
         _name_cap(draft, decision.named)
         return self._refusal(candidate, decision), decision.looks
-
-    def _choose(self, dialect: Dialect, model: str) -> tuple[Provider, str] | None:
-        """`NAME/model` picks that provider and is stripped; any other id goes whole to the dialect's first one."""
-        providers = [provider for provider in self._settings.providers if provider.dialect == dialect.name]
-        name, slash, rest = model.partition("/")
-        if slash and rest:
-            named = next((provider for provider in providers if provider.name == name), None)
-            if named is not None:
-                return named, rest
-        return (providers[0], model) if providers else None
 
     def _estimated(
         self,
@@ -248,6 +238,17 @@ def _attribution(
         provider=provider,
         model=model,
     )
+
+
+def choose(providers: Sequence[Provider], dialect: Dialect, model: str) -> tuple[Provider, str] | None:
+    """`NAME/model` picks that provider and is stripped; any other id goes whole to the dialect's first one."""
+    providers = [provider for provider in providers if provider.dialect == dialect.name]
+    name, slash, rest = model.partition("/")
+    if slash and rest:
+        named = next((provider for provider in providers if provider.name == name), None)
+        if named is not None:
+            return named, rest
+    return (providers[0], model) if providers else None
 
 
 def _name_cap(draft: Draft, look: CapLook) -> None:

@@ -12,6 +12,7 @@ from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
 from gateway.dialects import dialect_of, openai_responses, shape_of
 from gateway.dialects.base import Arrival, Dialect
 from gateway.exchange import Exchange, Services, request_ids
+from gateway.free_routes import FreeCall, FreeRoutes, free_dialect
 from gateway.headers import raw
 from gateway.ids import NewId
 from gateway.pipeline import Draft, Pipeline, redraft
@@ -38,6 +39,7 @@ class DataPlane:
         self._policy = policy
         self._new_id = new_id
         self._pipeline = Pipeline(services.settings, services.names)
+        self._free = FreeRoutes(services, lambda: policy.current)
         self._running: set[asyncio.Task[None]] = set()
         self.backgrounds = Backgrounds(services, policy, new_id)
         self._visits = Visits(services, self.backgrounds)
@@ -52,6 +54,10 @@ class DataPlane:
         visit = None if dialect is not None else openai_responses.visited(str(scope["method"]), path)
         if visit is not None:
             await self._visit(client, scope, visit, operation_id)
+            return
+        free = free_dialect(str(scope["method"]), path, headers)
+        if free is not None:
+            await self._answer_free(client, scope, free, operation_id)
             return
         if dialect is None or scope["method"] != "POST":
             unsupported = "This route cannot be metered, so it is not forwarded."
@@ -83,23 +89,10 @@ class DataPlane:
     ) -> None:
         """A look at a response, or its cancel: bound to its organization, without a receipt."""
         headers: RawHeaders = scope["headers"]  # type: ignore[assignment]
-        dialect = openai_responses.DIALECT
-        principal = self._authenticate(headers)
-        if principal is None or principal.role is not None:
-            refusal = Refusal(code="invalid_api_key", message="The API key is missing or unknown.")
-            if principal is not None:
-                message = "An operator key cannot use the data plane."
-                refusal = Refusal(code="permission_denied", message=message)
-            await self._answer(client, dialect, refusal, operation_id)
+        entered = await self._enter_without_receipt(client, headers, openai_responses.DIALECT, operation_id)
+        if entered is None:
             return
-        try:
-            body = await self._body(client, headers)
-        except BodyTooLarge:
-            refusal = Refusal(code="request_too_large", message="The request body is too large.")
-            await self._answer(client, dialect, refusal, operation_id)
-            return
-        except ClientLeft:
-            return
+        principal, body = entered
         visit = Visit(
             method=str(scope["method"]),
             target=_target(scope),
@@ -110,6 +103,38 @@ class DataPlane:
             body=body,
         )
         await self._own(self._visits.pass_on(client, visit), client)
+
+    async def _answer_free(
+        self, client: Client, scope: dict[str, object], dialect: Dialect, operation_id: str
+    ) -> None:
+        """A route that costs nothing: for every key of the data plane, without a cap and without a receipt."""
+        headers: RawHeaders = scope["headers"]  # type: ignore[assignment]
+        entered = await self._enter_without_receipt(client, headers, dialect, operation_id)
+        if entered is not None:
+            call = FreeCall(
+                target=_target(scope), headers=headers, body=entered[1], operation_id=operation_id
+            )
+            await self._own(self._free.answer(client, dialect, call), client)
+
+    async def _enter_without_receipt(
+        self, client: Client, headers: RawHeaders, dialect: Dialect, operation_id: str
+    ) -> tuple[Principal, bytes] | None:
+        """Who calls a route that leaves no receipt, and the body; None once a refusal was answered."""
+        principal = self._authenticate(headers)
+        if principal is None:
+            refusal = Refusal(code="invalid_api_key", message="The API key is missing or unknown.")
+        elif principal.role is not None:
+            refusal = Refusal(code="permission_denied", message="An operator key cannot use the data plane.")
+        else:
+            try:
+                return principal, await self._body(client, headers)
+            except ClientLeft:
+                self._services.metrics.count("left_early")
+                return None
+            except BodyTooLarge:
+                refusal = Refusal(code="request_too_large", message="The request body is too large.")
+        await self._answer(client, dialect, refusal, operation_id)
+        return None
 
     @property
     def in_flight(self) -> int:
