@@ -211,8 +211,8 @@ class Backgrounds:
                 return
             if run.receipt is None:
                 await self._settle(run, outcome)
-            else:
-                await self._correct(run, run.receipt, outcome)
+            elif not await self._correct(run, run.receipt, outcome):
+                return
             await self.forget(run)
 
     async def _abandon(self, run: Run) -> None:
@@ -237,15 +237,19 @@ class Backgrounds:
             _log.error("receipt %s of a background run was not committed", run.row.receipt_id)
         return receipt
 
-    async def _correct(self, run: Run, before: Receipt, outcome: Outcome) -> None:
-        """The end of a run that was recorded as abandoned: a correction, where it tells a cost."""
+    async def _correct(self, run: Run, before: Receipt, outcome: Outcome) -> bool:
+        """The end of a run that was recorded as abandoned: a correction, where it tells a cost.
+
+        False when the ledger did not take it: the run is asked for again.
+        """
         served, candidate, now = outcome.served, run.candidate, self._services.clock()
-        if not isinstance(served.usage, Usage):
-            return
+        usage = served.usage
+        if not isinstance(usage, Usage):
+            return True
         model, provider = served.model or candidate.model, candidate.provider.prices
-        priced = price(candidate.prices, provider, model, served.usage, candidate.at, tier=served.tier)
+        priced = price(candidate.prices, provider, model, usage, candidate.at, tier=served.tier)
         if not isinstance(priced, Priced):
-            return
+            return True
         columns = outcome_columns(outcome, candidate)
 
         def made(settle_seq: int) -> Receipt:
@@ -255,14 +259,20 @@ class Backgrounds:
                 settled_at=now,
                 settle_seq=settle_seq,
                 node=self._services.settings.node,
-                usage=served.usage if isinstance(served.usage, Usage) else None,
+                usage=usage,
                 priced=priced,
                 facts={name: columns[name] for name in _LATE_FACTS},
             )
 
         book = self._policy.current.book(before.organization)
-        with contextlib.suppress(CorrectionError):  # an operator was faster
+        try:
             await self._services.ledger.correct(book, made)
+        except CorrectionError:
+            _log.info("receipt %s was corrected before its run ended", before.receipt_id)
+        except Exception as error:
+            _log.error("the late end of %s was not committed: %s", before.receipt_id, type(error).__name__)
+            return False
+        return True
 
 
 _LATE_FACTS = (

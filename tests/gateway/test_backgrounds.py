@@ -335,12 +335,16 @@ async def test_an_answer_that_is_whole_at_once_is_priced_at_once(gateway: Harnes
 
 
 async def streamed(
-    gateway: Harness, provider: BackgroundProvider, chunks: list[bytes], fault: str | None = None
+    gateway: Harness,
+    provider: BackgroundProvider,
+    chunks: list[bytes],
+    fault: str | None = None,
+    client: RawClient | None = None,
 ) -> RawClient:
     """A background run whose first call is streamed."""
     first = Reply(chunks=chunks, headers=SSE, fault=fault)
     gateway.provider.script = lambda seen: first if seen.method == "POST" else provider(seen)
-    client = RawClient()
+    client = client or RawClient()
     body = json.dumps({"model": "m-small", "input": "hi", "background": True, "stream": True}).encode()
     await client.post(gateway.gateway, ROUTE, body, [(b"authorization", f"Bearer {gateway.secret}".encode())])
     return client
@@ -370,6 +374,36 @@ async def test_a_background_stream_that_breaks_is_asked_for(
     provider.end("resp_1", usage=TOLD)
     (receipt,) = await receipts_of(gateway, 1)
     assert (receipt["status"], receipt["cost_nano_usd"], receipt["stream"]) == ("served", COST, True)
+
+
+async def test_a_background_stream_that_breaks_after_its_client_left_is_asked_for(
+    gateway: Harness, provider: BackgroundProvider
+) -> None:
+    provider.responses["resp_1"] = response("in_progress", background=True)
+    client = RawClient()
+    client._on_message = lambda message: client.gone.set() if message.get("body") else None
+    await streamed(gateway, provider, sse(events())[:5], "cut", client)
+    await looked_at(provider)
+    provider.end("resp_1", usage=TOLD)
+    (receipt,) = await receipts_of(gateway, 1)
+    assert (receipt["status"], receipt["cost_nano_usd"]) == ("served", COST)
+
+
+async def test_a_gateway_that_is_killed_within_a_stream_asks_for_its_end(
+    gateway: Harness, provider: BackgroundProvider, tmp_path: Path
+) -> None:
+    folder = tmp_path / "after"
+
+    def kill(message: dict[str, Any]) -> None:
+        if message.get("body") and not folder.exists():
+            copied(gateway, folder)
+
+    await streamed(gateway, provider, sse(events(usage=TOLD)), client=RawClient(kill))
+    runs = BackgroundProvider()
+    runs.end("resp_1", usage=TOLD)
+    async with running_gateway(folder, provider=ScriptedProvider(runs)) as after:
+        (receipt,) = await receipts_of(after, 1)
+        assert (receipt["status"], receipt["cost_nano_usd"], receipt["stream"]) == ("served", COST, True)
 
 
 async def test_a_stream_is_taken_up_again_by_a_look_without_a_receipt(
@@ -483,6 +517,43 @@ async def test_a_run_keeps_the_address_and_the_key_of_its_first_call(
         await looked_at(runs)
     assert {seen.url.partition("/v1")[0] for seen in runs.seen} == {"http://provider.test"}
     assert {seen.header("authorization") for seen in runs.seen} == {"Bearer sk-up"}
+
+
+async def test_a_late_end_that_the_ledger_does_not_take_is_asked_for_again(
+    gateway: Harness, provider: BackgroundProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gateway.make_cap(limit_usd="100")
+    response_id = await start(gateway)
+    gateway.clock.advance(hours=1)
+    await receipts_of(gateway, 1)
+    ledger = gateway.gateway.running.services.ledger
+    failures = ["disk full", "disk full"]
+    correct = ledger.correct
+
+    async def stumble(*call: Any) -> Any:
+        if failures:
+            raise OSError(failures.pop())
+        return await correct(*call)
+
+    monkeypatch.setattr(ledger, "correct", stumble)
+    provider.end(response_id, usage=TOLD)
+    _, late = await receipts_of(gateway, 2)
+    assert (late["cost_nano_usd"], failures, taken(gateway)) == (COST, [], (COST, 0))
+
+
+async def test_a_late_end_without_a_cost_leaves_the_abandoned_row_as_it_is(
+    gateway: Harness, provider: BackgroundProvider
+) -> None:
+    response_id = await start(gateway)
+    gateway.clock.advance(hours=1)
+    rows = await receipts_of(gateway, 1)
+    provider.end(response_id, "failed", usage=None)
+
+    async def forgotten() -> bool:
+        return stored(gateway) == 0
+
+    await until(forgotten)
+    assert await gateway.receipts() == rows
 
 
 async def test_a_late_end_that_an_operator_settled_first_is_not_counted_twice(
