@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from tests.support.gateway import Harness, running_gateway
 from tests.support.prices import ROWS, row
-from tests.support.provider import Reply
+from tests.support.provider import Reply, ScriptedProvider
+from tests.support.raw_client import RawClient
 
 PER_SECOND = {"usd": "0.36", "per": 3600}
 ROUTE_ROWS = [
@@ -329,3 +331,75 @@ async def test_what_the_provider_says_it_cost_is_kept_beside_our_cost(
     _, receipt = await post(gateway, "/v1/embeddings", body.encode(), model="embed", input="a")
     assert (receipt["provider_cost_nano_usd"], receipt["cost_nano_usd"]) == (kept, 1_500)
     assert receipt["counted_nano_usd"] == 1_500
+
+
+@pytest.mark.parametrize(
+    ("fields", "outputs"),
+    [
+        ({"prompt": "hi"}, 1),
+        ({"prompt": "hi", "n": 2}, 2),
+        ({"prompt": "hi", "n": 2, "best_of": 5}, 5),
+        ({"prompt": ["a", "b", "c"]}, 3),
+        ({"prompt": [[1, 2], [3]], "best_of": 4}, 8),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": [[1, 2], "a"]}, 2),
+        ({"prompt": []}, 1),
+    ],
+)
+async def test_all_that_a_completion_may_write_is_held(
+    gateway: Harness, fields: dict[str, Any], outputs: int
+) -> None:
+    _, receipt = await post(gateway, "/v1/completions", {}, model="m-small", max_tokens=7, **fields)
+    assert receipt["hold_nano_usd"] == receipt["request_bytes"] * 1_000 + 7 * outputs * 4_000
+
+
+@pytest.mark.parametrize(
+    ("route", "fields"),
+    [
+        ("/v1/completions", {"prompt": "hi", "n": 0}),
+        ("/v1/completions", {"prompt": "hi", "n": 2, "best_of": -1}),
+        ("/v1/completions", {"prompt": "hi", "max_tokens": True}),
+        ("/v1/images/generations", {"prompt": "hi", "n": 129}),
+        ("/v1/images/generations", {"prompt": "hi", "partial_images": -1}),
+        ("/v1/embeddings", {"input": "hi", "model": ""}),
+        ("/v1/audio/speech", {"input": 7}),
+        ("/v1/audio/speech", {"input": "hi", "model": None}),
+    ],
+)
+async def test_a_request_that_no_provider_could_answer_is_refused(
+    gateway: Harness, route: str, fields: dict[str, Any]
+) -> None:
+    reply, _ = await post(gateway, route, {}, **{"model": "m-small", **fields})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request")
+    assert gateway.provider.seen == []
+
+
+class SlowVoice(ScriptedProvider):
+    """A provider that says the second half only when it is told to go on; it is its own answer."""
+
+    status = 200
+    headers = ((b"content-type", b"audio/mpeg"),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+
+    async def send(self, *_: Any) -> Any:
+        """The answer."""
+        return self
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Two halves."""
+        yield b"abc"
+        await self.go_on.wait()
+        yield b"def"
+
+
+async def test_audio_leaves_as_it_comes(tmp_path: Path) -> None:
+    provider = SlowVoice()
+    async with running_gateway(tmp_path, rows=ROUTE_ROWS, provider=provider) as gateway:
+        client = RawClient(lambda message: provider.go_on.set() if message.get("body") == b"ab" else None)
+        headers = [(b"authorization", b"Bearer " + gateway.secret.encode())]
+        body = b'{"model": "speak-each", "input": "hi"}'
+        await asyncio.wait_for(client.post(gateway.gateway, "/v1/audio/speech", body, headers), 5)
+        assert client.body == b"abcdef"
