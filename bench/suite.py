@@ -48,6 +48,7 @@ BENCHMARKS: dict[str, Entry] = {
     "memory": Entry("memory", "Memory", needs=("nginx",)),
     "kernel": Entry("kernel", "The kernel alone"),
     "whatif": Entry("replay", "The what-if"),
+    "repricing": Entry("repricing", "Ten million receipts repriced"),
     "month": Entry("month", "The model against a live gateway, the whole month"),
 }
 

@@ -60,10 +60,10 @@ class Situations:
         Columns: the keys, `repriced_row`, `why`, `charges` (whether the row asks for anything), `rate:<meter>` in
         pico-USD a token, and `fee:<place>`, `why:<place>` for each name of the units.
         """
-        # One receipt stands for all of its situation: its instant and its prompts are asked of the kernel.
-        examples = [pl.col("admitted_at").first(), prompt(self._units).first().alias("prompt")]
+        # Any instant and any prompts of a situation stand for all of it: they are what the kernel is asked.
+        examples = [pl.col("admitted_at").min(), prompt(self._units).min().alias("prompt")]
         examples += [
-            self._units.prompt_of(model).first().alias(f"prompt:{place}")
+            self._units.prompt_of(model).min().alias(f"prompt:{place}")
             for place, model in enumerate(self._others)
         ]
         found = situated.group_by(self.keys).agg(examples).collect(engine="streaming")

@@ -28,7 +28,7 @@ INTERVALS = [(None, None), (None, EDGES[1]), (EDGES[1], EDGES[2]), (EDGES[2], No
 MODELS = ("m-a", "M-B", "m-c")
 UNITS = ("web_search", "seconds", "image_output_tokens", "cache_read_audio_tokens", "m-a/input", "m-b/output",
          "m-zzz/input", "odd.name+(x)")  # fmt: skip
-TIERS = ("standard", "flex", "batch us")
+TIERS = ("standard", "standard", "standard", "flex", "batch us")
 
 
 NO_METERS: dict[str, Any] = dict.fromkeys(USAGE_COLUMNS.values())
@@ -39,7 +39,9 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame([blank | row for row in rows], schema=RECEIPT_SCHEMA)
 
 
-rates = st.dictionaries(st.sampled_from(METERS), st.integers(0, 10**9), min_size=1)
+every_rate = st.fixed_dictionaries({meter: st.integers(0, 10**9) for meter in METERS})
+some_rates = st.dictionaries(st.sampled_from(METERS), st.integers(0, 10**9), min_size=1)
+rates = st.one_of(every_rate, every_rate, every_rate, some_rates)
 fees = st.dictionaries(
     st.sampled_from(
         ("web_search", "seconds", "image_output_tokens", "cache_read_audio_tokens", "odd.name+(x)")
@@ -58,14 +60,14 @@ def price_lists(draw: st.DrawFn) -> PriceList:
     places = st.tuples(
         st.sampled_from(MODELS),
         st.sampled_from(TIERS),
-        st.sampled_from(INTERVALS[1:]),
-        st.sampled_from([(None, None), (1_000, None), (None, 1_000), (5_000, None)]),
+        st.sampled_from(INTERVALS[1:] * 2),
+        st.sampled_from([(None, None), (None, None), (1_000, None), (None, 1_000), (5_000, None)]),
         st.booleans(),
     )
+    drawn = draw(st.lists(places, max_size=24, unique_by=repr))
+    always = [(model, "standard", (None, None), (None, None), False) for model in MODELS]
     rows = []
-    for model, tier, (start, end), (above, least), peak in draw(
-        st.lists(places, max_size=12, unique_by=lambda place: repr(place))
-    ):
+    for model, tier, (start, end), (above, least), peak in [*drawn, *always]:
         rows.append(
             PriceRow(
                 provider="openai",
@@ -86,7 +88,7 @@ def price_lists(draw: st.DrawFn) -> PriceList:
     return PriceList("2026-11-01+sha256:000000000000", date(2026, 11, 1), rows)
 
 
-counts = st.one_of(st.none(), st.integers(0, 3), st.integers(0, 7_000), st.integers(0, 2**53 - 1))
+counts = st.one_of(*[st.none(), st.integers(0, 3), st.integers(0, 7_000)] * 4, st.integers(0, 2**53 - 1))
 quantities = st.one_of(
     st.integers(0, 5_000),
     st.integers(0, 2**53 - 1),
@@ -108,14 +110,14 @@ def receipt_rows(draw: st.DrawFn) -> dict[str, Any]:
         name: format(count, "f") if isinstance(count, Decimal) else count for name, count in whole.items()
     }
     at = NOVEMBER + timedelta(seconds=draw(st.integers(0, 30 * 86_400)))
-    model = draw(st.sampled_from([*MODELS, "m-a-alias", "m-none", "ft:m-a:o:n:1", None]))
+    model = draw(st.sampled_from([*MODELS, *MODELS, "m-a-alias", "m-none", "ft:m-a:o:n:1", None]))
     return {
         "admitted_at": draw(st.sampled_from([at, *(edge for edge in EDGES if edge)])),
         "provider": "openai",
         "dialect": "openai",
         "model_requested": draw(st.sampled_from(["m-c", "openai/m-c"])),
         "model_served": model,
-        "service_tier": draw(st.sampled_from([None, "default", "flex", "batch us", "scale"])),
+        "service_tier": draw(st.sampled_from([None, "default", "default", "flex", "batch us", "scale"])),
         "status": "served",
         "usage_source": "final",
         "units": json.dumps(text, separators=(",", ":"), sort_keys=True) if text else None,

@@ -1,0 +1,53 @@
+"""Repricing: ten million receipts derived again from a list, and the most memory that it took."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Sequence
+
+import polars as pl
+
+import toolkit as tk
+from bench.figures import Figure, below
+from bench.replay import SAMPLE
+from bench.suite import Setting
+
+RECEIPTS = 10_000_000
+_MB = 1_024
+"""Linux gives the most memory of a process in kibibytes."""
+
+
+def benchmark(setting: Setting, receipts: int = RECEIPTS) -> Sequence[Figure]:
+    """The bundled sample over and over, read from its file as it goes, each receipt priced by its month's list."""
+    before = _most_memory()
+    sample = pl.scan_parquet(SAMPLE)
+    copies = -(-receipts // sample.select(pl.len()).collect().item())
+    many = pl.concat([sample.with_columns(_renamed(copy)) for copy in range(copies)])
+    prices = tk.price_lists()[-1]
+    started = time.perf_counter()
+    found = (
+        tk.reprice(many, prices)
+        .select(
+            rows=pl.len(),
+            priced=pl.col("recomputed_cost_nano_usd").count(),
+            cost=pl.col("recomputed_cost_nano_usd").cast(pl.Int128).sum(),
+        )
+        .collect(engine="streaming")
+    )
+    took = time.perf_counter() - started
+    rows, priced, _ = found.row(0)
+    what = f"{rows:,} receipts repriced"
+    return [
+        below(f"{what}, {priced:,} of them priced", took, 120, "s"),
+        Figure(what="a receipt of them", figure=f"{took / rows * 1e6:.2g} µs"),
+        below("memory that it took at most", (_most_memory() - before) / _MB, 4_000, "MB"),
+    ]
+
+
+def _renamed(copy: int) -> pl.Expr:
+    return pl.concat_str(pl.col("receipt_id"), pl.lit(f"-{copy}")).alias("receipt_id")
+
+
+def _most_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
