@@ -399,6 +399,13 @@ def test_a_transcription_is_seconds_or_tokens_of_two_classes(
     assert openai_transcriptions(raw) == expected
 
 
+def test_speech_reads_text_and_speaks() -> None:
+    assert openai_speech({"input_tokens": 9, "output_tokens": 200, "total_tokens": 209}) == Usage(
+        input=9, audio_output=200
+    )
+    assert openai_speech({"input_tokens": 9, "output_tokens": 200, "total_tokens": 210}) == INCONSISTENT
+
+
 # --- turns --------------------------------------------------------------------------------------
 
 
