@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from math import ceil
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from toolkit.core.money import LARGEST_INTEGER, NanoUsd, nano_half_even
@@ -21,6 +22,7 @@ from toolkit.core.tiers import STANDARD
 from toolkit.core.usage import METERS, PROMPT_METERS, Quantity, Usage, turn_of
 
 _FINE_TUNE = "ft:"
+_counts = attrgetter(*METERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +212,7 @@ def exact_price(
     if isinstance(row, Unpriced):
         return row
     lines: list[PricedLine] = []
-    for meter in METERS:
-        count = getattr(usage, meter)
+    for meter, count in zip(METERS, _counts(usage), strict=True):
         if count:
             rate = row.rates.get(meter)
             if rate is None:
@@ -264,8 +265,11 @@ def _other_models_lines(
 
 
 def _line(unit: str, quantity: Quantity, fee: int | Fraction) -> PricedLine:
-    exact = quantity if isinstance(quantity, int) else Fraction(quantity)
-    return PricedLine(unit, quantity, fee, exact * fee)
+    if isinstance(quantity, int):
+        return PricedLine(unit, quantity, fee, quantity * fee)
+    parts, of = quantity.as_integer_ratio()
+    whole, rest = divmod(parts * fee, of)
+    return PricedLine(unit, quantity, fee, whole if not rest else Fraction(parts, of) * fee)
 
 
 def row_for(

@@ -68,6 +68,8 @@ class Usage:
         """The whole prompt, cached and written tokens included: what a long-context threshold looks at."""
         whole = (self.input or 0) + (self.cache_read or 0) + (self.cache_write_5m or 0)
         whole += (self.cache_write_1h or 0) + (self.audio_input or 0) + (self.image or 0)
+        if not self.units:
+            return whole
         return whole + sum([int(self.units[name]) for name in PROMPT_UNITS if name in self.units])
 
     @property
