@@ -87,6 +87,7 @@ UNPRICED_COLUMNS = (
     Column("tokens", "Tokens", "count"),
     Column("first", "First seen", "instant"),
     Column("last", "Last seen", "instant"),
+    Column("what_to_do", "What you can do"),
 )
 MONTH_COLUMNS = (
     Column("period", "Month"),

@@ -16,6 +16,7 @@ from zoneinfo import available_timezones
 import polars as pl
 
 from toolkit.core.errors import QueryError
+from toolkit.core.unpriced import what_to_do
 from toolkit.core.windows import Window
 from toolkit.frames import TOKEN_COLUMNS, Receipts
 
@@ -63,7 +64,7 @@ def unpriced(receipts: Receipts) -> pl.DataFrame:
     """Served or abandoned requests whose final cost is not known, most frequent first.
 
     Columns: `model`, `reason`, `requests`, `tokens` (all billed meters; null when none was reported), `first`
-    and `last` (UTC instants of admission).
+    and `last` (UTC instants of admission), `what_to_do` (one sentence on what the operator can do about it).
     """
     tokens = pl.sum_horizontal(*(pl.col(column).cast(pl.Int128) for column in _BILLED))
     reported = pl.any_horizontal(*(pl.col(column).is_not_null() for column in _BILLED))
@@ -80,7 +81,8 @@ def unpriced(receipts: Receipts) -> pl.DataFrame:
         .sort("requests", "model", "reason", descending=[True, False, False], nulls_last=True)
         .collect()
     )
-    return _narrowed(found, ("tokens",))
+    advice = [what_to_do(reason) for reason in found["reason"]]
+    return _narrowed(found, ("tokens",)).with_columns(pl.Series("what_to_do", advice, pl.String))
 
 
 def months(receipts: Receipts) -> pl.DataFrame:

@@ -25,6 +25,8 @@ PERIOD: Any = Query(
 )
 FROM: Any = Query(None, alias="from", max_length=40, description="First instant of admission.")
 TO: Any = Query(None, alias="to", max_length=40, description="First instant after the period.")
+STALE_AFTER_DAYS = 30
+"""A list older than that may miss new prices; it goes on pricing."""
 _BY: Any = Query(
     "", max_length=300, description=f"Dimensions, comma-separated: {', '.join(reports.DIMENSIONS)}."
 )
@@ -77,7 +79,8 @@ def reports_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRout
     @router.get("/price-lists", response_model=Page[PriceListOut])
     async def price_lists(_actor: Actor = Depends(guard.any_role)) -> dict[str, Any]:
         lists = parts.policy.current.prices
-        used = list_at(lists, parts.clock())
+        now = parts.clock()
+        used, today = list_at(lists, now), now.date()
         items = [
             {
                 "id": prices.id,
@@ -85,6 +88,8 @@ def reports_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRout
                 "rows": len(prices.rows),
                 "providers": sorted({row.provider for row in prices.rows}),
                 "in_use": prices is used,
+                "age_days": (today - prices.date).days,
+                "stale": (today - prices.date).days > STALE_AFTER_DAYS,
             }
             for prices in sorted(lists, key=lambda prices: prices.date, reverse=True)
         ]

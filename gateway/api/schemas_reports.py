@@ -84,6 +84,7 @@ class UnpricedOut(BaseModel):
     tokens: int | None
     first_seen: str
     last_seen: str
+    what_to_do: str
 
 
 class PriceListOut(BaseModel):
@@ -94,6 +95,9 @@ class PriceListOut(BaseModel):
     rows: int
     providers: list[str]
     in_use: bool
+    age_days: int
+    stale: bool
+    """Whether it is older than 30 days; it prices all the same."""
 
 
 class TraceLine(BaseModel):

@@ -30,6 +30,7 @@ from gateway.stores.rows import from_micros, row_to_json
 from gateway.stores.tables import receipts
 from gateway.stores.traces import trace_lines
 from toolkit.core.receipts import USAGE_COLUMNS
+from toolkit.core.unpriced import what_to_do
 from toolkit.core.windows import Window, instant_text
 
 TOKEN_COLUMNS: tuple[str, ...] = tuple(USAGE_COLUMNS.values())
@@ -160,6 +161,7 @@ def unpriced(connection: Connection, organization: str, part: Part, page: Page) 
             "calls": int(row.calls),
             "tokens": None if row.tokens is None else int(row.tokens),
             **_seen(row),
+            "what_to_do": what_to_do(row.reason),
         }
         for row in connection.execute(query)
     ]

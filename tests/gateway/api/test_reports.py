@@ -13,7 +13,8 @@ import pytest
 
 import toolkit as tk
 from tests.support.exports import abandoned, correction, instant, refused, served
-from tests.support.gateway import Harness
+from tests.support.gateway import Harness, running_gateway
+from tests.support.prices import write_list
 from toolkit.core.receipts import Receipt
 from toolkit.core.windows import Window
 from toolkit.frames import Receipts, conform
@@ -159,6 +160,10 @@ async def test_unpriced_calls_by_model_and_reason(gateway: Harness, write: Write
     assert [(row["reason"], row["calls"]) for row in found] == [("outcome_unknown", 1), ("rate_missing", 1)]
     assert found[0]["tokens"] is None
     assert found[1]["tokens"] == served(60).counted_tokens
+    assert "/correct with usage" in found[0]["what_to_do"]
+    theirs = tk.unpriced(await exported(gateway)).rename({"requests": "calls"})
+    shared = ["model", "reason", "calls", "tokens", "what_to_do"]
+    assert [{name: row[name] for name in shared} for row in found] == theirs.select(shared).to_dicts()
     assert found[1]["first_seen"] == found[1]["last_seen"] == served(60).row()["admitted_at"]
 
 
@@ -206,6 +211,15 @@ async def test_price_lists_say_which_is_in_use(gateway: Harness) -> None:
     (found,) = (await gateway.api("GET", "/api/price-lists")).json()["items"]
     assert (found["date"], found["rows"], found["in_use"]) == ("2026-10-01", 3, True)
     assert found["providers"] == ["anthropic", "openai"]
+    assert (found["age_days"], found["stale"]) == (61, True)
+
+
+@pytest.mark.parametrize(("dated", "stale"), [("2026-11-01", False), ("2026-10-31", True)])
+async def test_a_list_is_stale_after_thirty_days(tmp_path: Path, dated: str, stale: bool) -> None:
+    write_list(tmp_path / "prices", dated=dated)
+    async with running_gateway(tmp_path) as gateway:
+        (found,) = (await gateway.api("GET", "/api/price-lists")).json()["items"]
+    assert (found["age_days"], found["stale"]) == (30 + stale, stale)
 
 
 async def test_an_empty_ledger_has_empty_reports(gateway: Harness, tmp_path: Path) -> None:
