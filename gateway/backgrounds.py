@@ -145,7 +145,6 @@ class Backgrounds:
         """An answer that a client asked for passed by: an end is settled at once."""
         if run.followed and _ended(outcome) and isinstance(outcome.served.usage, Usage):
             await self._end(run, outcome)
-        run.wake.set()
 
     async def _follow(self, run: Run) -> None:
         pause, looks = FIRST_POLL_S, 0

@@ -172,6 +172,7 @@ async def test_an_end_that_a_client_sees_is_on_disk_before_it_does(
     monkeypatch.setattr(followed, "FIRST_POLL_S", 60)
     response_id = await start(gateway)
     provider.end(response_id, usage=TOLD)
+    gateway.provider.script = lambda seen: provider(seen) if seen.header("user-agent") else Reply(status=500)
     assert (await ask(gateway, "GET", f"{ROUTE}/{response_id}")).json()["status"] == "completed"
     (receipt,) = await gateway.receipts()
     assert receipt["cost_nano_usd"] == COST
@@ -554,6 +555,25 @@ async def test_a_late_end_without_a_cost_leaves_the_abandoned_row_as_it_is(
 
     await until(forgotten)
     assert await gateway.receipts() == rows
+
+
+async def test_a_correction_that_was_the_last_thing_before_a_kill_is_not_made_again(
+    gateway: Harness, provider: BackgroundProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gateway.make_cap(limit_usd="100")
+    response_id = await start(gateway)
+    gateway.clock.advance(hours=1)
+    await receipts_of(gateway, 1)
+    with monkeypatch.context() as patched:
+        patched.delattr(followed.store, "forget")
+        provider.end(response_id, usage=TOLD)
+        rows = await receipts_of(gateway, 2)
+    folder = copied(gateway, tmp_path / "after")
+    runs = BackgroundProvider()
+    async with running_gateway(folder, provider=ScriptedProvider(runs), clock=gateway.clock) as after:
+        assert (stored(after), taken(after)) == (0, (COST, 0))
+        await asyncio.sleep(0.05)
+        assert (await after.receipts(), runs.looks()) == (rows, 0)
 
 
 async def test_a_late_end_that_an_operator_settled_first_is_not_counted_twice(
