@@ -13,6 +13,7 @@ from gateway.dialects.base import Served
 from gateway.pipeline import Candidate
 from toolkit.core.pricing import Priced, Unpriced, price
 from toolkit.core.receipts import Status, counted_of, usage_columns
+from toolkit.core.tiers import said_of
 from toolkit.core.unreported import price_unreported
 from toolkit.core.usage import Quantity, Usage, UsageProblem
 
@@ -44,7 +45,7 @@ def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
         "response_bytes": outcome.response_bytes,
         "model_served": served.model,
         "upstream_id": served.upstream_id,
-        "service_tier": served.service_tier,
+        "service_tier": said_of(candidate.provider.dialect, served.service_tier, served.tier),
         "provider_cost_nano_usd": served.provider_cost_nano_usd,
         "cost_nano_usd": 0 if outcome.status == "failed" else cost,
         "counted_nano_usd": counted_of(

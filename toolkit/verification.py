@@ -248,7 +248,7 @@ def _again(row: Mapping[str, Any], prices: _Rows) -> int | None:
     usage = usage_of_row(row)
     known, rows = prices.known.get(row["price_list"], (None, {}))
     priced_by = rows.get(row["price_row"])
-    if known is None or priced_by is None or not usage.meters():
+    if known is None or priced_by is None or not (usage.meters() or usage.units):
         return None
     at = parse_instant(row["admitted_at"])
     again = price(known, priced_by.provider, priced_by.model, usage, at, tier=priced_by.tier)

@@ -218,3 +218,18 @@ async def test_reports_what_if_and_verify_read_it_by_the_same_rules(gateway: Har
     lists = gateway.gateway.running.policy.current.prices
     verdict = tk.verify(export, price_lists=lists)
     assert (verdict.first_fault, verdict.priced_rows) == (None, 3)
+
+
+async def test_a_tier_without_a_price_is_kept_and_settled_by_the_list_that_has_it(tmp_path: Path) -> None:
+    write_list(tmp_path / "prices")
+    fast = {**row("m-small", input="2", output="8"), "tier": "priority"}
+    write_list(tmp_path / "prices", [*ROWS, fast], dated="2026-12-02")
+    async with running_gateway(tmp_path) as gateway:
+        body = json.loads(chat_answer()) | {"service_tier": "priority"}
+        before = await call(gateway, Reply(body=json.dumps(body).encode()))
+        assert (before["unpriced_reason"], before["service_tier"]) == (
+            "no_list_price_for_service_tier",
+            "priority",
+        )
+        made = (await correct(gateway, before, price_list=await newer_list(gateway))).json()
+        assert (made["cost_nano_usd"], made["price_row"]) == (60_000, "openai/m-small priority")
