@@ -106,8 +106,8 @@ def content_hash(content: Mapping[str, Any]) -> str:
 def _row(raw: Mapping[str, Any]) -> PriceRow:
     name = f"{raw.get('provider')}/{raw.get('model')}"
     try:
-        if unknown := raw.keys() - _ROW_FIELDS:
-            raise PriceListError(f"{', '.join(sorted(unknown))}: no such field")
+        if not raw.keys() <= _ROW_FIELDS:
+            raise PriceListError(f"{', '.join(sorted(raw.keys() - _ROW_FIELDS))}: no such field")
         row = PriceRow(
             provider=_text(raw, "provider"),
             model=_text(raw, "model"),
@@ -216,7 +216,11 @@ def _kind(raw: Mapping[str, Any]) -> str:
 
 def _tier(raw: Mapping[str, Any]) -> str:
     """A tier in the order batch, speed, geography, so that each combination has one spelling."""
-    tier = _text(raw, "tier")
+    return _tier_of(_text(raw, "tier"))
+
+
+@lru_cache(maxsize=256)
+def _tier_of(tier: str) -> str:
     words = tier.split(" ")
     if _TIER.fullmatch(tier) is None or (len(words) > 1 and STANDARD in words) or BATCH in words[1:]:
         raise PriceListError(f"tier {tier!r} is not a tier, or not in the order batch, speed, geography")
@@ -259,7 +263,7 @@ def _whole(raw: Mapping[str, Any], name: str, *, least: int = 0) -> int:
 def _list(raw: Mapping[str, Any], name: str, kind: type[_Item]) -> tuple[_Item, ...]:
     """A list that may be left out, unless it is the rows."""
     items = raw[name] if name == "rows" else raw.get(name, [])
-    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+    if not isinstance(items, list) or not all([isinstance(item, kind) for item in items]):
         raise PriceListError(f"{name} must be a list")
     return tuple(items)
 
