@@ -500,8 +500,10 @@ def litellm(**fields: Any) -> dict[str, Any]:
     return {"litellm_provider": "openai", "mode": "chat", "max_output_tokens": 100} | fields
 
 
-def compile_list(folder: Path, current: dict[str, Any], older: dict[str, Any]) -> list[Row]:
-    """The rows that compile.py makes of two small tables."""
+def compile_list(
+    folder: Path, current: dict[str, Any], older: dict[str, Any], signed: dict[str, Any] | None = None
+) -> list[Row]:
+    """The rows that compile.py makes of two small tables and a signed file."""
     folder.mkdir()
     with zipfile.ZipFile(folder / "genai_prices-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("genai_prices/data.py", GENAI)
@@ -521,6 +523,9 @@ def compile_list(folder: Path, current: dict[str, Any], older: dict[str, Any]) -
             str(folder),
         ),
     ]
+    if signed is not None:
+        (folder / "signed.json").write_text(json.dumps({"version": "1", "rates": [], **signed}), "utf-8")
+        command += ["--signed", str(folder / "signed.json")]
     subprocess.run(command, check=True, capture_output=True)
     (path,) = folder.glob("2026-06-01-*.json")
     rows: list[Row] = json.loads(path.read_text("utf-8"))["rows"]
@@ -573,3 +578,47 @@ def test_a_later_contradiction_ends_a_row_and_an_earlier_one_begins_it(tmp_path:
     ended = compile_list(tmp_path / "b", two, one)
     assert {(row["effective_from"], row["effective_to"]) for row in begun} == {("2026-06-01T00:00:00Z", None)}
     assert {(row["effective_from"], row["effective_to"]) for row in ended} == {(None, "2026-03-01T00:00:00Z")}
+
+
+def test_a_signature_adds_what_one_source_states_and_rows_that_none_does(tmp_path: Path) -> None:
+    entry = litellm(
+        max_input_tokens=900,
+        input_cost_per_token=2e-6,
+        output_cost_per_token=8e-6,
+        cache_creation_input_token_cost_above_12hr=5e-6,
+        input_cost_per_token_flex=1e-6,
+        output_cost_per_token_flex=4e-6,
+    )
+    page = {"provider": "openai", "url": "https://page", "reason": "the page says so", "read": None}
+    written = {
+        "provider": "openai",
+        "model": "own",
+        "rates": {"input": "7"},
+        "max_input_tokens": 1,
+        "max_output_tokens": 1,
+    }
+    signed = {
+        "rules": [
+            page | {"meters": ["cache_write_1h"]},
+            page | {"tiers": ["flex"]},
+            page | {"fees": {"web_fetch": "0"}},
+        ],
+        "rows": [page | {"rows": [written]}],
+    }
+    rows = compile_list(tmp_path / "a", {"m": entry, "own": entry}, {}, signed)
+    now = {
+        (row["model"], row["tier"]): (row["rates"], row["fees"], row["sources"])
+        for row in rows
+        if row["effective_to"] is None
+    }
+    assert now == {
+        ("m", "standard"): (
+            {"input": "2", "output": "8", "cache_write_1h": "5"},
+            {"web_fetch": "0"},
+            ["genai-prices", "litellm", "signed"],
+        ),
+        ("m", "flex"): ({"input": "1", "output": "4"}, {"web_fetch": "0"}, ["litellm", "signed"]),
+        ("own", "standard"): ({"input": "7"}, {}, ["signed"]),
+    }
+    unsigned = compile_list(tmp_path / "b", {"m": entry}, {})
+    assert [(row["tier"], row["rates"]) for row in unsigned] == [("standard", {"input": "2", "output": "8"})]
