@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -66,6 +67,8 @@ class _Request(Body):
     tools: list[_Tool] | None = None
     mcp_servers: Any = None
     container: Any = None
+    speed: str | None = None
+    inference_geo: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -109,6 +112,8 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
             turns=MOST_TURNS if fetches else 1,
             output_limit=output_limit(request.max_tokens),
             prompt_meters=_prompt_meters(body),
+            # A workspace may be set to the dearer geography for requests that name none.
+            tier=anthropic_tier(None, speed=request.speed, inference_geo=request.inference_geo or "us"),
             fees=(("web_search", searches),) if searches else (),
         ),
     )
@@ -145,10 +150,13 @@ class MessagesStreamMeter:
     def __init__(self, _call: Call) -> None:
         self._known = _Message()
         self._stopped = False
+        self._failed = False
+        self._told = False
+        """Whether the output was told after its start: what `message_start` says of it is none of the answer's."""
 
     def event(self, data: bytes | None) -> Handling:
         """Note id, model and usage; hold the stop back."""
-        if data is None or (b'"message_' not in data):
+        if data is None or (b'"message_' not in data and b'"error"' not in data):
             return Handling.FORWARD
         try:
             event = _event.decode(data)
@@ -157,19 +165,23 @@ class MessagesStreamMeter:
         if event.type == "message_stop":
             self._stopped = True
             return Handling.FINAL
+        self._failed |= event.type == "error"
         if event.message is not None:
             self._known.id = event.message.id or self._known.id
             self._known.model = event.message.model or self._known.model
             self._known.usage = merge_fields(self._known.usage, event.message.usage)
+        self._told |= event.usage is not None and event.usage.get("output_tokens") is not None
         self._known.usage = merge_fields(self._known.usage, event.usage)
         return Handling.FORWARD
 
     def complete(self) -> bool:
-        """`message_stop` came."""
-        return self._stopped
+        """`message_stop` came, and no error."""
+        return self._stopped and not self._failed
 
     def served(self) -> Served:
-        """What the events said so far."""
+        """What the events said so far; an answer that ended without saying its output has no usage."""
+        if self.complete() and not self._told:
+            return replace(_served(self._known), usage=UsageProblem("usage_missing"))
         return _served(self._known)
 
 
