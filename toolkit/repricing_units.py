@@ -101,7 +101,8 @@ class Units:
         return (count * fee).fill_null(0), (count > most).fill_null(value=False)
 
     def _count(self, name: str) -> pl.Expr:
-        whole = self._whole(name).cast(pl.Int128) * 10**self.decimals
+        parts_of_one: int = 10**self.decimals
+        whole = self._whole(name).cast(pl.Int128) * parts_of_one
         if not self.decimals:
             return whole
         rest = _UNITS.str.extract(_pattern(name), 2).str.head(self.decimals)

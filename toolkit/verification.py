@@ -20,6 +20,7 @@ from toolkit.core.pricing import Priced, PriceList, PriceRow, price
 from toolkit.core.receipts import RECEIPT_COLUMNS, counted_of, usage_of_row
 from toolkit.core.windows import instant_text, parse_instant
 from toolkit.datasets import load_prices
+from toolkit.frames import TOKEN_COLUMNS
 from toolkit.loading import expand
 from toolkit.sources import read
 from toolkit.sources.common import Part, Unproven, read_blob
@@ -295,8 +296,8 @@ def _cost_fault(row: Mapping[str, Any], found: _Findings) -> str | None:
 
 def _correction_faults(frame: pl.DataFrame) -> Iterator[str]:
     """A correction settles a row without a cost, once, and counts the difference (contract §10)."""
-    columns = ["receipt_id", "corrects", "cost_nano_usd", "counted_nano_usd"]
-    made = frame.filter(pl.col("corrects").is_not_null()).select(columns)
+    columns = ["receipt_id", "corrects", "cost_nano_usd", "counted_nano_usd", "counted_tokens"]
+    made = frame.filter(pl.col("corrects").is_not_null()).select(*columns, *TOKEN_COLUMNS, "units")
     pairs = made.join(
         frame.select(columns),
         left_on="corrects",
@@ -315,3 +316,8 @@ def _correction_faults(frame: pl.DataFrame) -> Iterator[str]:
             yield f"{name}, which has a cost"
         elif both != row["cost_nano_usd"]:
             yield f"{name}; together they count {both} where the cost is {row['cost_nano_usd']}"
+        elif None not in (row["counted_tokens"], row["counted_tokens_before"]):
+            billed = usage_of_row({**row, "units": json.loads(row["units"] or "{}")}).tokens
+            tokens = row["counted_tokens"] + row["counted_tokens_before"]
+            if tokens != billed:
+                yield f"{name}; together they count {tokens} tokens where {billed} were billed"

@@ -141,6 +141,7 @@ def test_a_forged_row_is_found_though_chain_and_sums_hold(
     ("changes", "why"),
     [
         ({"counted_nano_usd": 0}, "receipt r00008 corrects r00007; together they count"),
+        ({"counted_tokens": 0}, "receipt r00008 corrects r00007; together they count"),
         ({"corrects": "r00003"}, "receipt r00008 corrects r00003, which has a cost"),
         ({"cost_nano_usd": None}, "receipt r00008: corrects a row and has no cost itself"),
     ],

@@ -100,3 +100,12 @@ def test_a_receipt_tells_its_tier_in_its_dialects_words_or_the_lists(
     assert receipt_tier(dialect, said) == tier
     assert said_of(dialect, said, tier) == said
     assert said_of(dialect, said, "batch") == "batch"
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize(
+    "tier", ["standard", "batch", "flex", "priority", "fast", "us", "batch us", "data-zone-eu"]
+)
+@pytest.mark.parametrize("said", [None, "default", "standard", "priority", "ON_DEMAND_FLEX"])
+def test_what_a_receipt_keeps_tells_its_tier_again(dialect: str, tier: str, said: str | None) -> None:
+    assert receipt_tier(dialect, said_of(dialect, said, tier)) == tier
