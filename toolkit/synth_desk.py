@@ -1,10 +1,10 @@
 """What a gateway does with a call, on paper: admission at one instant, settlement at another.
 
 Every figure is the kernel's. A call's bounds are `CallBounds(body_bytes=request_bytes,
-text_bytes=request_bytes, output_limit=output_limit, prompt_meters=PROMPT[provider])`: no media, one choice,
-every class of prompt token that the call can incur (an Anthropic call of this month marks its prompt for an hour
-of caching, an OpenAI one asks for no long caching). An output without a declared limit is bounded by the gateway's
-default, 4,096 tokens.
+text_bytes=request_bytes, output_limit=output_limit, prompt_meters=PROMPT[provider], tier=TIER[provider])`: no
+media, one choice, every class of prompt token and every geography that the call can incur (an Anthropic call
+of this month marks its prompt for an hour of caching, an OpenAI one asks for no long caching). An output
+without a declared limit is bounded by the gateway's default, 4,096 tokens.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from toolkit.core.estimate import CallBounds, estimate
 from toolkit.core.pricing import Priced, PriceList, Unpriced, list_at, price
 from toolkit.core.receipts import Receipt, Status, counted_of, usage_columns
 from toolkit.core.scopes import Attribution
+from toolkit.core.tiers import anthropic_tier, openai_tier
 from toolkit.core.usage import Usage, UsageProblem
 from toolkit.synth_traffic import MICRO, Answer, Outcome, Request, Session, answer
 from toolkit.synth_world import MONTH_START
@@ -33,6 +34,7 @@ NODE = "n1"
 DEFAULT_OUTPUT = 4096
 _SHORT = frozenset({"input", "cache_read", "cache_write_5m"})
 PROMPT = {"openai": _SHORT, "anthropic": _SHORT | {"cache_write_1h"}}
+TIER = {"openai": openai_tier(None), "anthropic": anthropic_tier(None, inference_geo="us")}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROUTES = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
@@ -167,6 +169,7 @@ def _facts(session: Session, request: Request, prices: PriceList, draft: Draft) 
         text_bytes=request.body_bytes,
         output_limit=request.output_limit,
         prompt_meters=PROMPT[session.model.provider],
+        tier=TIER[session.model.provider],
     )
     model, at = session.model, draft["admitted_at"]
     found = estimate(prices, model.provider, model.requested, bounds, at, default_output=DEFAULT_OUTPUT)

@@ -26,18 +26,24 @@ from gateway.dialects.base import (
     parsed,
     with_fields,
 )
-from gateway.dialects.openai_shape import asked_tier, authorize, is_spend_limit, provider_cost, render
+from gateway.dialects.openai_shape import (
+    asked_tier,
+    authorize,
+    is_spend_limit,
+    prompt_meters,
+    provider_cost,
+    render,
+)
 from toolkit.core.conventions import openai_chat
 from toolkit.core.estimate import CallBounds
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import PROMPT_METERS, Usage, UsageProblem
+from toolkit.core.usage import Usage, UsageProblem
 
 ROUTE = "/v1/chat/completions"
 
 IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image (8 tiles of 5,667 and a base of 2,833 on gpt-4o-mini)."""
 
-_PROMPT_METERS = frozenset(PROMPT_METERS)
 _TELL_UNASKED = ("mistral",)
 """Usage conventions of providers that report a stream's usage unasked, and refuse a request that asks for it."""
 _SEARCH_MODEL = re.compile(r"-search-(?:preview|api)(?:-|$)")
@@ -107,7 +113,7 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
             reaches_out=reaches_out or searches,
             output_limit=output_limit(request.max_tokens, request.max_completion_tokens),
             choices=choices,
-            prompt_meters=_PROMPT_METERS,
+            prompt_meters=prompt_meters(body),
             tier=asked_tier(request.service_tier),
             fees=(("web_search", choices),) if searches else (),
         ),

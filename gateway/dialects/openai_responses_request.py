@@ -17,10 +17,10 @@ from gateway.dialects.base import (
     decode,
     output_limit,
 )
+from gateway.dialects.openai_shape import prompt_meters
 from toolkit.core.estimate import CallBounds
 from toolkit.core.money import LARGEST_INTEGER
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import PROMPT_METERS
 
 IMAGE_TOKENS = 50_000
 """More than any listed vision model charges for one image."""
@@ -30,7 +30,6 @@ DEFAULT_SEARCHES = 10
 WINDOWS = ("2h", "8h")
 """Discounted background windows. An answer does not tell which it was, so the request's word stands for the tier."""
 
-_PROMPT_METERS = frozenset(PROMPT_METERS)
 _RUN_BY_CLIENT = frozenset(
     {"function", "custom", "namespace", "computer", "computer_use_preview", "local_shell", "apply_patch"}
 )
@@ -121,7 +120,7 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
             reaches_out=reaches_out or bool(hosted) or any(each is not None for each in referred),
             turns=_turns(request, hosted, most_calls),
             output_limit=output_limit(request.max_output_tokens),
-            prompt_meters=_PROMPT_METERS,
+            prompt_meters=prompt_meters(body),
             tier=_asked_tier(request),
             fees=_fees(hosted, most_calls),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +14,7 @@ from gateway.dialects.base import Call, Handling, Served, with_fields
 from gateway.refusals import Refusal
 from toolkit.core.money import LARGEST_INTEGER, PICO_PER_USD, nano_half_even
 from toolkit.core.tiers import openai_tier
-from toolkit.core.usage import Usage, UsageProblem
+from toolkit.core.usage import PROMPT_METERS, Usage, UsageProblem
 
 XAI_TICKS_PER_USD = 10_000_000_000
 
@@ -23,8 +24,20 @@ _SPEND_LIMITS = (
     b"credit_balance_exhausted",
     b"insufficient_quota",
 )
+_LONG_CACHE = re.compile(rb'"prompt_cache_(?:retention|options)"|"ttl"|"(?:12|24)h"|\\u')
+"""Whatever may ask for a long-lived cache write; an escape may spell any of it."""
+_ANY_METER = frozenset(PROMPT_METERS)
+_NO_LONG_WRITES = _ANY_METER - {"cache_write_1h"}
 _MOST_DIGITS = 40
 """Before and after the point of a number that may be an amount of money."""
+
+
+def prompt_meters(body: bytes) -> frozenset[str]:
+    """The classes of prompt tokens that a request can incur: long-lived cache writes only where it says so.
+
+    OpenAI's 12-hour writes cost twice its 30-minute ones, which it makes unasked (facts/pricing §1).
+    """
+    return _NO_LONG_WRITES if _LONG_CACHE.search(body) is None else _ANY_METER
 
 
 def render(refusal: Refusal, request_id: str) -> bytes:

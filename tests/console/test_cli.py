@@ -256,8 +256,8 @@ class TestFiles:
         rows = nowhere.json("spend", SAMPLE, "--by", "customer,model", "--month", "2026-11")
         assert sum(row["cost_nano_usd"] or 0 for row in rows) == 3_441_060_169_250
         shown = nowhere.run("spend", SAMPLE)
-        assert shown.stdout.splitlines()[-1].split()[:2] == ["total", "100,588"]
-        assert "$3,441.06" in shown.stdout
+        assert shown.stdout.splitlines()[-1].split()[:2] == ["total", "100,552"]
+        assert "$3,440.56" in shown.stdout
 
     def test_a_cap_on_history_is_judged_as_the_toolkit_judges_it(self, nowhere: Shell) -> None:
         found = nowhere.json(
@@ -288,6 +288,10 @@ class TestFiles:
         unknown = nowhere.run("prices", "show", "gpt-4oo")
         assert unknown.returncode == 1
         assert "gpt-4o" in unknown.stderr
+
+    def test_a_fee_is_shown_for_as_many_as_make_it_exact(self, nowhere: Shell) -> None:
+        shown = nowhere.json("prices", "show", "whisper-1", "--at", "2026-11-30")
+        assert {"seconds": {"usd": "0.0001", "per": 1}} in [row["fees"] for row in shown["rows"]]
 
     def test_price_lists_are_listed_compared_and_checked(self, nowhere: Shell) -> None:
         lists = [prices["date"] for prices in nowhere.json("prices", "lists")]

@@ -48,6 +48,6 @@ def test_a_page_with_a_month_of_receipts(
     fake.add_cap(scope="organization", subject="default", limit_usd="5000.00")
     app = open_page(page)
     assert_whole(app)
-    assert "100,588 receipts, 200 customers, 1 to 30 Nov 2026" in texts(app)
+    assert "100,552 receipts, 200 customers, 1 to 30 Nov 2026" in texts(app)
     assert "Data through" in texts(app)
     assert "UTC" in texts(app)

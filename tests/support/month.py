@@ -200,7 +200,8 @@ def _events(row: dict[str, Any], usage: dict[str, Any] | None) -> list[bytes]:
             "type": "message_start",
             "message": {"id": "x", "model": row["model_served"], "usage": usage},
         }
-        events = [start, *([{"type": "message_stop"}] if whole else [])]
+        delta = {"type": "message_delta", "usage": {"output_tokens": (usage or {}).get("output_tokens")}}
+        events = [start, *([delta, {"type": "message_stop"}] if whole else [])]
         return [f"data: {json.dumps(event)}\n\n".encode() for event in events]
     chunk = {"id": "x", "model": row["model_served"], "choices": [], "usage": usage}
     if not whole:

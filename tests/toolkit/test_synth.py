@@ -22,7 +22,7 @@ from toolkit.core.receipts import Receipt, counted_of, usage_of_row
 from toolkit.core.scopes import Attribution
 from toolkit.frames import RECEIPT_SCHEMA
 from toolkit.synth import ARMED_AT, CapTimeline, cap_timeline, frame_of, generate, main
-from toolkit.synth_desk import DEFAULT_OUTPUT, PROMPT
+from toolkit.synth_desk import DEFAULT_OUTPUT, PROMPT, TIER
 from toolkit.synth_world import HOSTILE_CUSTOMERS, MONTH_END, MONTH_START, RUNAWAY
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -103,6 +103,7 @@ def test_holds_and_floors_are_the_estimate_of_the_request(
             text_bytes=row.request_bytes,
             output_limit=row.output_limit,
             prompt_meters=PROMPT[row.provider],
+            tier=TIER[row.provider],
         )
         prices = list_at(lists, row.admitted_at)
         assert prices is not None
