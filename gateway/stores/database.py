@@ -46,7 +46,7 @@ class Database:
 def open_database(url: str) -> Database:
     """The database at a SQLAlchemy URL, held by this process alone, its schema created when new.
 
-    Raises DatabaseHeld when another process has it, CaplineError for one that a newer release wrote.
+    Raises DatabaseHeld when another process has it, CaplineError for one that another release wrote.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -91,8 +91,13 @@ def _hold_lock(path: Path) -> int:
 def _identify(engine: Engine) -> str:
     with engine.begin() as connection:
         known: dict[str, str] = {row.name: row.value for row in connection.execute(select(meta))}
-        if int(known.get("schema", SCHEMA_VERSION)) > SCHEMA_VERSION:
+        schema = int(known.get("schema", SCHEMA_VERSION))
+        if schema > SCHEMA_VERSION:
             raise CaplineError("a newer release of Capline wrote this database; upgrade before opening it")
+        if schema < SCHEMA_VERSION:
+            raise CaplineError(
+                "a preview of Capline wrote this database; export it there, and start a new one"
+            )
         if "ledger_id" not in known:
             known["ledger_id"] = secrets.token_hex(8)
             connection.execute(

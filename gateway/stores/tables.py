@@ -25,7 +25,7 @@ from sqlalchemy.types import TypeEngine
 
 from toolkit.core.receipts import RECEIPT_COLUMNS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 

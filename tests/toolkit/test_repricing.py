@@ -158,6 +158,7 @@ def test_over_the_bundled_sample_it_is_the_kernel_too(prices: PriceList) -> None
         assert costs[row["place"]] == cost
         assert cost is not None or reasons[row["place"]] == reason
     own = found.filter(pl.col("price_list") == prices.id, pl.col("recorded_cost_nano_usd").is_not_null())
+    assert own.height > 30_000
     assert own["reason"].null_count() == own.height, "its own list gives each receipt its own cost"
 
 
