@@ -28,6 +28,7 @@ from gateway.refusals import KINDS, RefusalCode
 from gateway.settings import Settings
 from tests.support.exports import Export, abandoned, chained, refused, served
 from tests.support.servers import ADMIN_TOKEN, DemoProviderProcess, GatewayProcess
+from toolkit.core.overlay import operator_content
 from toolkit.core.receipts import RECEIPT_COLUMNS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -188,7 +189,11 @@ def test_every_route_of_the_operators_is_in_the_readme(demo: Demo) -> None:
 def test_every_setting_is_in_the_readme_with_its_default() -> None:
     documented = dict(re.findall(r"^\| `(CAPLINE_[A-Z_]+)` \| (.*?) \|", section("Settings"), re.MULTILINE))
     defaults = Settings()
-    told_in_words = {"CAPLINE_ADMIN_TOKEN": "none", "CAPLINE_PRICES_DIR": "the bundled lists"}
+    told_in_words = {
+        "CAPLINE_ADMIN_TOKEN": "none",
+        "CAPLINE_PRICES_DIR": "the bundled lists",
+        "CAPLINE_OPERATOR_PRICES": "none",
+    }
     expected = {
         name: told_in_words.get(name, f"`{getattr(defaults, field)}`")
         for field in (setting.name for setting in fields(Settings))
@@ -334,3 +339,10 @@ def _verdict(node: str, script: Path, export: bytes) -> tuple[int, str]:
 def _subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     (found,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(found.choices)
+
+
+def test_the_readmes_file_of_own_prices_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", section("Prices"), re.DOTALL)
+    path = tmp_path / "own.json"
+    path.write_text(block, "utf-8")
+    assert operator_content(path)["rows"][0]["model"] == "gpt-5-mini"

@@ -28,7 +28,8 @@ from console.commands.terminal import (
 )
 from toolkit.core.errors import PriceListError
 from toolkit.core.money import PICO_PER_NANO, limit_text
-from toolkit.core.pricefile import load_price_file
+from toolkit.core.overlay import operator_content
+from toolkit.core.pricefile import load_price_file, parse_price_list, read_price_content
 from toolkit.core.pricing import Peak, PriceList, PriceRow, list_at
 from toolkit.core.windows import parse_instant
 
@@ -129,7 +130,11 @@ def _check(chosen: argparse.Namespace) -> int:
     if not chosen.file.is_file():
         raise CannotDo(f"{chosen.file} is no file")
     try:
-        prices = load_price_file(chosen.file)
+        content = read_price_content(chosen.file)
+        if "reason" in content:
+            prices = parse_price_list(operator_content(chosen.file), source=chosen.file.name)
+        else:
+            prices = load_price_file(chosen.file)
     except PriceListError as error:
         if chosen.json:
             print_json({"file": str(chosen.file), "ok": False, "reason": str(error)})
@@ -139,7 +144,8 @@ def _check(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print_json({"file": str(chosen.file), "ok": True, "id": prices.id, "rows": len(prices.rows)})
     else:
-        say(f"{prices.id}: {len(prices.rows)} rows, content and name agree.")
+        said = "own prices, laid over the lists" if "reason" in content else "content and name agree"
+        say(f"{prices.id}: {len(prices.rows)} rows, {said}.")
     return DONE
 
 

@@ -300,6 +300,27 @@ class TestFiles:
         forged = nowhere.folder / "2026-11-20-0123456789ab.json"
         forged.write_text("{}", "utf-8")
         assert nowhere.run("prices", "check", str(forged)).returncode == 1
+        own = nowhere.folder / "own.json"
+        row = {
+            "provider": "openai",
+            "model": "m",
+            "kind": "chat",
+            "tier": "standard",
+            "effective_from": "2026-12-01T00:00:00Z",
+            "rates": {"input": "1", "output": "2"},
+            "max_input_tokens": 1,
+            "max_output_tokens": 1,
+        }
+        head = {
+            "schema": "capline-prices-v1",
+            "currency": "USD",
+            "date": "2026-12-01",
+            "reason": "A contract",
+        }
+        own.write_text(json.dumps(head | {"rows": [row]}), "utf-8")
+        assert "1 rows, own prices" in nowhere.run("prices", "check", str(own)).stdout
+        own.write_text(json.dumps(head | {"rows": [row], "reason": ""}), "utf-8")
+        assert nowhere.run("prices", "check", str(own)).returncode == 1
 
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["cap", "arm", "x"], ["up", "--port", "many"], []])
