@@ -87,8 +87,8 @@ UNPRICED_COLUMNS = (
     Column("tokens", "Tokens", "count"),
     Column("first", "First seen", "instant"),
     Column("last", "Last seen", "instant"),
-    Column("what_to_do", "What you can do"),
 )
+UNPRICED_FILE_COLUMNS = (*UNPRICED_COLUMNS, Column("what_to_do", "What you can do"))
 MONTH_COLUMNS = (
     Column("period", "Month"),
     Column("list", "Price list"),

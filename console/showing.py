@@ -232,3 +232,10 @@ def _says_nothing(value: object) -> bool:
 
 def _short(value: object) -> str:
     return value if isinstance(value, str) else formatting.UNKNOWN if value is None else json.dumps(value)
+
+
+def what_to_do(unpriced: pl.DataFrame) -> dict[str, str]:
+    """The advice for each reason that stands in a table of unpriced calls, the most frequent first."""
+    by_calls = unpriced.group_by("reason", "what_to_do").agg(pl.col("requests").sum())
+    rows = by_calls.sort("requests", "reason", descending=[True, False]).select("reason", "what_to_do").rows()
+    return {reason or wording.NO_REASON: advice for reason, advice in rows}

@@ -123,6 +123,8 @@ def why_md(code: str | None, hold_nano_usd: int | None) -> str:
 NO_AUDIT = "Nothing was changed yet"
 NO_AUDIT_MORE = "Every cap that is made, armed, changed or disarmed will stand here with who did it and why."
 AUDIT_NOTE_MD = "Written by the gateway with every change; nothing here can be edited or removed."
+WHAT_TO_DO_MD = "**What you can do**"
+NO_REASON = "no reason given"
 UNPRICED_NOTE_MD = (
     "A call without a price is never counted as free. It is in no total; an armed cap that refuses unpriced models "
     "refuses it, and a correction prices it later."

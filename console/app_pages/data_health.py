@@ -19,9 +19,11 @@ def page() -> None:
         if unpriced.is_empty():
             st.badge(wording.NO_UNPRICED, icon=":material/check:", color="green")
         else:
-            shown = columns.UNPRICED_COLUMNS
+            shown, file = columns.UNPRICED_COLUMNS, columns.UNPRICED_FILE_COLUMNS
             tables.table(unpriced, shown, key="unpriced_table", alt=wording.UNPRICED_CARD)
-            tables.download(unpriced, shown, key="unpriced_csv", file_name="unpriced.csv")
+            tables.download(unpriced, file, key="unpriced_csv", file_name="unpriced.csv")
+            st.markdown(wording.WHAT_TO_DO_MD)
+            tables.facts(showing.what_to_do(unpriced), key="unpriced_advice")
     with st.container(border=True, key="lists"), notices.panel("lists"):
         st.subheader(wording.LISTS_TITLE, anchor=False)
         st.caption(wording.LISTS_NOTE_MD)

@@ -9,7 +9,7 @@ _CORRECT = "POST /api/receipts/{receipt_id}/correct"
 WHAT_TO_DO: Mapping[str, str] = {
     "model_unknown": "No list has this id. Add the model to your operator prices, or list the id there as an alias of "
     f"a model that costs the same; then settle earlier calls: {_CORRECT} with the new price_list.",
-    "fine_tune_base_not_listed": "A fine-tune is never priced as its base. Add a row `ft:<base>` to your operator "
+    "fine_tune_base_not_listed": "A fine-tune is never priced as its base. Add a row ft:<base> to your operator "
     f"prices with what the provider charges for it; then settle earlier calls: {_CORRECT} with the new price_list.",
     "no_list_price_for_service_tier": "The model is listed, the tier it was served in is not: a contract's tier has no "
     f"list price. Add a row of that tier to your operator prices; then settle earlier calls: {_CORRECT}.",
