@@ -16,7 +16,7 @@ from toolkit.apis import BROKEN, Answer, api_of
 from toolkit.core.errors import QueryError
 from toolkit.core.money import NanoUsd
 from toolkit.core.pricing import Priced, PriceList, Unpriced, exact_price
-from toolkit.core.tiers import BATCH, combined
+from toolkit.core.tiers import BATCH, STANDARD, combined
 from toolkit.core.unreported import price_unreported
 from toolkit.core.usage import UsageProblem
 from toolkit.core.windows import parse_instant, require_utc
@@ -80,8 +80,8 @@ def price(
         if lower_bound is None and facts.get("terminal") not in (None, *_WHOLE):
             lower_bound = BROKEN
     answer = Answer(provider, _model_id(provider, model or ""), raw, facts)
-    batch = asked.batch or facts.get("processing") == BATCH
-    tier = combined(BATCH, asked.api.tier(answer)) if batch else asked.api.tier(answer)
+    processed = BATCH if asked.batch else _processed(facts.get("processing"))
+    tier = combined(processed, asked.api.tier(answer))
     listed = _LISTED_AS.get(provider, provider)
     known = {unit: facts[unit] for unit in _UNREPORTED if unit in facts}
     if usage is None and (known or api == "moderations"):
@@ -117,6 +117,12 @@ def _model_id(provider: str, model: str) -> str:
                 return model.removeprefix(prefix)
     base, tuned, _ = model.partition(_FINE_TUNED_BY_AZURE)
     return f"ft:{base}" if provider == "azure" and tuned else model
+
+
+def _processed(said: Any) -> str:
+    """How an answer was processed, as a price list calls it; a word that is not known is no standard price."""
+    word = STANDARD if said is None else str(said).lower()
+    return STANDARD if word in ("sync", "online") else word
 
 
 def _refused_by_provider(provider: str, status: int, prices: PriceList) -> Priced | Unpriced:

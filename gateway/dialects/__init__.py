@@ -44,6 +44,6 @@ def dialect_of(path: str) -> Dialect | None:
 
 def shape_of(path: str) -> Dialect:
     """The dialect whose refusals the SDK reads that came to a path, metered or not."""
-    if path.startswith("/v1beta/"):
+    if path.startswith(("/v1beta/", "/v1/models/")):
         return gemini.GENERATE
     return anthropic_messages.DIALECT if path.startswith("/v1/messages") else openai_chat.DIALECT

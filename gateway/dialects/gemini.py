@@ -25,7 +25,10 @@ from toolkit.core.conventions import gemini
 from toolkit.core.tiers import gemini_tier
 from toolkit.core.usage import Usage, UsageProblem
 
-_PATH = re.compile(r"/v1beta/models/(?P<model>.*):(?P<method>generateContent|streamGenerateContent)")
+_PATH = re.compile(
+    r"/(?P<version>v1|v1beta)/models/(?P<model>.*):(?P<method>generateContent|streamGenerateContent)"
+)
+"""Google's SDK asks in `/v1` where it is given no version, others in `/v1beta`; the provider gets the same one."""
 _STREAM = "streamGenerateContent"
 
 _STATUSES: Mapping[int, str] = {
@@ -89,7 +92,8 @@ def target(came: str, call: Call, model: str) -> str:
     """The path of the provider's own model, with the query that came."""
     _, mark, query = came.partition("?")
     method = _STREAM if call.stream else "generateContent"
-    return f"/v1beta/models/{quote(model, safe='/')}:{method}{mark}{query}"
+    version = came.split("/", 2)[1]
+    return f"/{version}/models/{quote(model, safe='/')}:{method}{mark}{query}"
 
 
 def read_answer(body: bytes, call: Call) -> Served:
@@ -210,7 +214,7 @@ def _word(said: Any) -> str | None:
 
 GENERATE = Dialect(
     name="gemini",
-    pattern=re.compile(r"/v1beta/models/.*:generateContent"),
+    pattern=re.compile(r"/v1(?:beta)?/models/.*:generateContent"),
     route="/v1beta/models/{model}:generateContent",
     parse=parse,
     prepare=prepare,
@@ -224,7 +228,7 @@ GENERATE = Dialect(
 )
 STREAM = replace(
     GENERATE,
-    pattern=re.compile(r"/v1beta/models/.*:streamGenerateContent"),
+    pattern=re.compile(r"/v1(?:beta)?/models/.*:streamGenerateContent"),
     route="/v1beta/models/{model}:streamGenerateContent",
     array_streams=True,
 )

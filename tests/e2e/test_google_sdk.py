@@ -1,4 +1,4 @@
-"""The official google-genai SDK by address, key and `api_version` v1beta: with its default, /v1, it is refused yet."""
+"""The official google-genai SDK with nothing changed but its address and key."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def no_google_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(url: str, key: str, customer: str, *, stream: bool) -> types.GenerateContentResponse:
     """One call; of a stream its last chunk."""
     tags = {"x-capline-tags": f"customer:{customer}"}
-    with genai.Client(
-        api_key=key, http_options=types.HttpOptions(base_url=url, api_version="v1beta", headers=tags)
-    ) as client:
+    with genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url, headers=tags)) as client:
         if stream:
             return list(client.models.generate_content_stream(model=MODEL, contents="hi"))[-1]
         return client.models.generate_content(model=MODEL, contents="hi")

@@ -444,3 +444,21 @@ def test_an_instant_is_utc() -> None:
 def test_a_provider_is_found_under_its_own_name_too() -> None:
     usage = {"prompt_tokens": 10, "completion_tokens": 1}
     assert isinstance(priced("chat.completions", usage, "x-ai"), tk.Priced)
+
+
+@pytest.mark.parametrize(("said", "tier"), [("Batch", "batch"), ("sync", "standard"), (None, "standard")])
+def test_how_an_answer_was_processed_is_a_word_of_its_own(said: str | None, tier: str) -> None:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 1}
+    found = tk.price(
+        "openai", "chat.completions", "gpt-4o", usage, "2026-11-15", context={"processing": said}
+    )
+    assert found.price_row is not None
+    assert f" {tier}" in found.price_row
+
+
+def test_a_processing_that_nobody_lists_is_not_the_standard_one() -> None:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 1}
+    found = tk.price(
+        "openai", "chat.completions", "gpt-4o", usage, "2026-11-15", context={"processing": "bacth"}
+    )
+    assert found.reason == "no_list_price_for_service_tier"
