@@ -23,6 +23,7 @@ from console.commands.terminal import (
 from console.formatting import exact_usd
 from toolkit.core.pricing import Priced, PriceList, PriceRow, Unpriced, price
 from toolkit.core.receipts import usage_of_row
+from toolkit.core.rederive import how_priced
 from toolkit.core.windows import parse_instant
 
 
@@ -42,8 +43,8 @@ def _explain(chosen: argparse.Namespace) -> int:
     with connect(chosen) as api:
         receipt = api.ask("GET", f"/api/receipts/{chosen.receipt}")
     prices = named(receipt["price_list"]) if other is None and receipt["price_list"] else other
-    row = None if prices is None else _row(prices, receipt)
-    found = None if prices is None or row is None else _derived(prices, row, receipt)
+    found = None if prices is None or receipt["price_row"] is None else _derived(prices, receipt)
+    row = None if prices is None or found is None else _row(prices, found)
     holds = other is not None or not isinstance(found, Priced) or _agrees(found, receipt)
     if chosen.json:
         print_json(_as_json(receipt, prices, row, found))
@@ -64,28 +65,14 @@ def _explain(chosen: argparse.Namespace) -> int:
     return DONE if holds else NO
 
 
-def _row(prices: PriceList, receipt: Mapping[str, Any]) -> PriceRow | None:
-    """The row that the receipt names; of a list that lacks it, any row of the same model and tier."""
-    exact = next((row for row in prices.rows if row.id == receipt["price_row"]), None)
-    if exact is not None or receipt["price_row"] is None:
-        return exact
-    place, tier = receipt["price_row"].split(" ")[0], " ".join(_tier_words(receipt["price_row"]))
-    return next(
-        (row for row in prices.rows if f"{row.provider}/{row.model}" == place and row.tier == tier), None
-    )
-
-
-def _tier_words(row_id: str) -> Iterator[str]:
-    for word in row_id.split(" ")[1:]:
-        if word[0] in ">@" or word == "peak":
-            return
-        yield word
-
-
-def _derived(prices: PriceList, row: PriceRow, receipt: Mapping[str, Any]) -> Priced | Unpriced:
+def _derived(prices: PriceList, receipt: Mapping[str, Any]) -> Priced | Unpriced:
+    by = how_priced(receipt, {})
     at = parse_instant(receipt["admitted_at"])
-    model = receipt["model_served"] or row.model
-    return price(prices, row.provider, model, usage_of_row(receipt), at, tier=row.tier)
+    return price(prices, by.provider, by.model, usage_of_row(receipt), at, tier=by.tier)
+
+
+def _row(prices: PriceList, found: Priced | Unpriced) -> PriceRow | None:
+    return next((row for row in prices.rows if row.id == found.price_row), None)
 
 
 def _agrees(found: Priced, receipt: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from gateway.dialects.base import (
     decode,
     output_limit,
     parsed,
-    with_fields,
+    with_model,
 )
 from gateway.refusals import Refusal
 from toolkit.core.conventions import anthropic_messages, merge_fields
@@ -129,11 +129,6 @@ def _prompt_meters(body: bytes) -> frozenset[str]:
     if b'"cache_control"' not in body:
         return _NO_WRITES
     return _ANY_METER if b'"1h"' in body else _SHORT_WRITES
-
-
-def prepare(body: bytes, call: Call, model: str) -> bytes:
-    """The body to send: only a stripped model id changes it."""
-    return body if model == call.model else with_fields(body, model=model)
 
 
 def read_answer(body: bytes, _call: Call | None = None) -> Served:
@@ -262,7 +257,7 @@ DIALECT = Dialect(
     name="anthropic",
     routes=frozenset({ROUTE}),
     parse=parse,
-    prepare=prepare,
+    prepare=with_model,
     read_answer=read_answer,
     stream_meter=MessagesStreamMeter,
     render=render,

@@ -194,6 +194,11 @@ def with_fields(body: bytes, **changed: Any) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def with_model(body: bytes, call: Call, model: str) -> bytes:
+    """The body to send where only a stripped model id changes it."""
+    return body if model == call.model else with_fields(body, model=model)
+
+
 def _once(body: bytes) -> bool:
     """Whether the fields that a reader keeps are all that stands in a body, blanks aside: none is there twice."""
     kept = msgspec.json.encode(_fields.decode(body))

@@ -17,7 +17,6 @@ from gateway.dialects.base import (
     BadRequest,
     Body,
     Call,
-    Dialect,
     Handling,
     Served,
     check_model,
@@ -28,11 +27,9 @@ from gateway.dialects.base import (
 )
 from gateway.dialects.openai_shape import (
     asked_tier,
-    authorize,
-    is_spend_limit,
+    openai_dialect,
     prompt_meters,
     provider_cost,
-    render,
 )
 from toolkit.core.conventions import openai_chat
 from toolkit.core.estimate import CallBounds
@@ -249,14 +246,10 @@ def _image_url(part: Mapping[str, Any]) -> str | None:
     return url if isinstance(url, str) else None
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=prepare,
     read_answer=read_answer,
     stream_meter=ChatStreamMeter,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

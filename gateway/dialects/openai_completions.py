@@ -11,13 +11,16 @@ from gateway.dialects.base import (
     BadRequest,
     Body,
     Call,
-    Dialect,
     check_model,
     decode,
     output_limit,
 )
 from gateway.dialects.openai_chat import ChatStreamMeter, StreamOptions, prepare, read_answer
-from gateway.dialects.openai_shape import asked_tier, authorize, is_spend_limit, prompts_in, render
+from gateway.dialects.openai_shape import (
+    asked_tier,
+    openai_dialect,
+    prompts_in,
+)
 from toolkit.core.estimate import CallBounds
 
 ROUTE = "/v1/completions"
@@ -57,14 +60,10 @@ def parse(body: bytes, _arrival: Arrival = JUST_A_BODY) -> Call:
     )
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=prepare,
     read_answer=read_answer,
     stream_meter=ChatStreamMeter,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

@@ -15,13 +15,16 @@ from gateway.dialects.base import (
     BadRequest,
     Body,
     Call,
-    Dialect,
     Handling,
     Served,
     check_model,
     decode,
+    with_model,
 )
-from gateway.dialects.openai_shape import authorize, is_spend_limit, provider_cost, render, with_model
+from gateway.dialects.openai_shape import (
+    openai_dialect,
+    provider_cost,
+)
 from toolkit.core.conventions import openai_images
 from toolkit.core.estimate import CallBounds
 from toolkit.core.usage import PROMPT_METERS, UsageProblem
@@ -141,14 +144,10 @@ def _served(answer: _Answer, pictures: int) -> Served:
     )
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=with_model,
     read_answer=read_answer,
     stream_meter=ImageStreamMeter,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.dialects.base import JUST_A_BODY, Arrival, Body, Call, Dialect, Served, check_model, decode
+from gateway.dialects.base import (
+    JUST_A_BODY,
+    Arrival,
+    Body,
+    Call,
+    Served,
+    check_model,
+    decode,
+    with_model,
+)
 from gateway.dialects.openai_shape import (
     NoEvents,
-    authorize,
     facts_of,
-    is_spend_limit,
+    openai_dialect,
     prompts_in,
-    render,
-    with_model,
 )
 from toolkit.core.conventions import openai_embeddings
 from toolkit.core.estimate import CallBounds
@@ -51,14 +57,10 @@ def read_answer(body: bytes, _call: Call | None = None) -> Served:
     return facts_of(body, openai_embeddings)
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=with_model,
     read_answer=read_answer,
     stream_meter=NoEvents,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

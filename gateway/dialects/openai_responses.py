@@ -10,9 +10,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.dialects.base import Call, Dialect, Handling, Served, with_fields
+from gateway.dialects.base import (
+    Call,
+    Handling,
+    Served,
+    with_model,
+)
 from gateway.dialects.openai_responses_request import WINDOWS, parse
-from gateway.dialects.openai_shape import authorize, is_spend_limit, provider_cost, render
+from gateway.dialects.openai_shape import (
+    openai_dialect,
+    provider_cost,
+)
 from toolkit.core.conventions.openai import openai_responses
 from toolkit.core.tiers import STANDARD, openai_tier
 from toolkit.core.usage import Usage, UsageProblem
@@ -51,11 +59,6 @@ class _OutputItem(msgspec.Struct):
 _answer = msgspec.json.Decoder(_Answer, float_hook=Decimal)
 _event = msgspec.json.Decoder(_Event, float_hook=Decimal)
 _output = msgspec.json.Decoder(list[_OutputItem])
-
-
-def prepare(body: bytes, call: Call, model: str) -> bytes:
-    """The body to send: only a stripped model id changes it."""
-    return body if model == call.model else with_fields(body, model=model)
 
 
 def read_answer(body: bytes, call: Call) -> Served:
@@ -173,14 +176,10 @@ def _container(item: _OutputItem) -> str | None:
     return None
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
-    prepare=prepare,
+    prepare=with_model,
     read_answer=read_answer,
     stream_meter=ResponseStreamMeter,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

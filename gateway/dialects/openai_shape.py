@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from gateway.dialects.base import Call, Handling, Served, with_fields
+from gateway.dialects.base import Call, Dialect, Handling, Served
 from gateway.refusals import Refusal
 from toolkit.core.money import LARGEST_INTEGER, PICO_PER_USD, nano_half_even
 from toolkit.core.tiers import openai_tier
@@ -62,14 +63,15 @@ def is_spend_limit(status: int, body: bytes) -> bool:
     return status == 429 and any(code in body for code in _SPEND_LIMITS)
 
 
+openai_dialect = partial(
+    Dialect, name="openai", render=render, authorize=authorize, is_spend_limit=is_spend_limit
+)
+"""A dialect object of one route, with what all of OpenAI's routes share."""
+
+
 def asked_tier(service_tier: str | None) -> str:
     """The tier whose price a request may incur: `fast` is served, and answered, as `priority`."""
     return "priority" if service_tier == "fast" else openai_tier(service_tier)
-
-
-def with_model(body: bytes, call: Call, model: str) -> bytes:
-    """The body to send where only a stripped model id changes it."""
-    return body if model == call.model else with_fields(body, model=model)
 
 
 def prompts_in(prompt: msgspec.Raw) -> int:

@@ -7,18 +7,15 @@ from gateway.dialects.base import (
     Arrival,
     Body,
     Call,
-    Dialect,
     Served,
     check_model,
     decode,
+    with_model,
 )
 from gateway.dialects.openai_shape import (
     UsageEventMeter,
-    authorize,
     facts_of,
-    is_spend_limit,
-    render,
-    with_model,
+    openai_dialect,
 )
 from toolkit.core.conventions import openai_speech
 from toolkit.core.estimate import CallBounds
@@ -64,15 +61,11 @@ def stream_meter(_call: Call) -> UsageEventMeter:
     return UsageEventMeter("speech.audio.done", openai_speech)
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=with_model,
     read_answer=read_answer,
     stream_meter=stream_meter,
     passes_through=True,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

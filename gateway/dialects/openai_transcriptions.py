@@ -7,16 +7,13 @@ from gateway.dialects.base import (
     Arrival,
     BadRequest,
     Call,
-    Dialect,
     Served,
     check_model,
 )
 from gateway.dialects.openai_shape import (
     UsageEventMeter,
-    authorize,
     facts_of,
-    is_spend_limit,
-    render,
+    openai_dialect,
 )
 from gateway.forms import NotAForm, form_fields, text_of, with_text
 from toolkit.core.conventions import openai_transcriptions
@@ -74,15 +71,11 @@ def stream_meter(_call: Call) -> UsageEventMeter:
     return UsageEventMeter("transcript.text.done", openai_transcriptions)
 
 
-DIALECT = Dialect(
-    name="openai",
+DIALECT = openai_dialect(
     routes=frozenset({ROUTE}),
     parse=parse,
     prepare=prepare,
     read_answer=read_answer,
     stream_meter=stream_meter,
     passes_through=True,
-    render=render,
-    authorize=authorize,
-    is_spend_limit=is_spend_limit,
 )

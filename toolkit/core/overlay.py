@@ -16,7 +16,6 @@ from typing import Any
 
 from toolkit.core.errors import PriceListError
 from toolkit.core.pricefile import content_hash, parse_price_list, read_price_content
-from toolkit.core.pricing import PriceList
 from toolkit.core.windows import instant_text, parse_instant
 
 Content = Mapping[str, Any]
@@ -68,12 +67,6 @@ def merged(published: Content, operator: Content) -> Content:
             "published": list_id(published),
         },
     }
-
-
-def lists_with_operator(published: Sequence[Content], operator: Content | None) -> tuple[PriceList, ...]:
-    """The lists that a gateway prices by, oldest first."""
-    contents = published if operator is None else merged_contents(published, operator)
-    return tuple(parse_price_list(content, source=list_id(content)) for content in contents)
 
 
 def list_id(content: Content) -> str:
