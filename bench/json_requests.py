@@ -32,7 +32,7 @@ def benchmark(setting: Setting) -> Sequence[Figure]:
 def _at_32(found: Mapping[str, Measured]) -> Sequence[Figure]:
     hop, bare, gateway = (found[name] for name in ("nginx hop", "bare proxy", "gateway"))
     return [
-        *(_line(f"{name}, 32 connections", measured) for name, measured in found.items()),
+        *(line(f"{name}, 32 connections", measured) for name, measured in found.items()),
         ratio("gateway / nginx hop, requests per second", gateway.per_s, hop.per_s, at_least=1 / 14),
         ratio("gateway / bare proxy, requests per second", gateway.per_s, bare.per_s, at_least=0.7),
         Figure(what="gateway / nginx hop, by CPU per request", figure=share(hop.cpu_us / gateway.cpu_us)),
@@ -47,12 +47,13 @@ def _at_32(found: Mapping[str, Measured]) -> Sequence[Figure]:
 def _at_1(found: Mapping[str, Measured]) -> Sequence[Figure]:
     added_ms = (found["gateway"].p50_us - found["direct"].p50_us) / 1000
     return [
-        *(_line(f"{name}, 1 connection", measured) for name, measured in found.items()),
+        *(line(f"{name}, 1 connection", measured) for name, measured in found.items()),
         below("added p50 of one call at a time", added_ms, 1.5, "ms"),
     ]
 
 
-def _line(what: str, measured: Measured) -> Figure:
+def line(what: str, measured: Measured) -> Figure:
+    """A measured load as one line."""
     cpu = f", {measured.cpu_us:.0f} µs CPU each" if measured.cpu_us else ""
     waits = f"p50 {measured.p50_us / 1000:.2f} ms, p99 {measured.p99_us / 1000:.1f} ms"
     return Figure(what=what, figure=f"{measured.per_s:,.0f}/s, {waits}{cpu}")

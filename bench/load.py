@@ -56,6 +56,7 @@ def run(target: Target, load: Load, *, folder: Path, cores: Cores, seconds: int 
     script.write_text(_script(target, load))
     url = f"http://127.0.0.1:{target.port}{load.path}"
     command = ["taskset", "-c", str(cores.load), "wrk", "-t1", f"-c{load.connections}", "--latency"]
+    command += ["--timeout", "10s"]  # a slow answer is a figure, not an error
     command += [f"-d{seconds or load.seconds}s", "-s", str(script), url]
     before = target.cpu_s()
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"nginx": "nginx-light", "wrk": "wrk"}
 """Programs that the bench wants, and the system packages that bring them."""
+LITELLM = ROOT / ".bench" / "litellm" / "bin" / "litellm"
+"""Where the comparison looks for LiteLLM; `bench/litellm.py` says how to put it there."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _START_S = 30
@@ -42,7 +44,10 @@ def cores() -> Cores:
 
 def missing() -> list[str]:
     """The programs that are not installed, each with the package that brings it."""
-    return [f"{name} (package {package})" for name, package in PACKAGES.items() if shutil.which(name) is None]
+    absent = [
+        f"{name} (package {package})" for name, package in PACKAGES.items() if shutil.which(name) is None
+    ]
+    return absent if LITELLM.exists() else [*absent, "litellm (see bench/litellm.py)"]
 
 
 def cpu_s(pid: int) -> float:

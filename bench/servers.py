@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +43,22 @@ def bare(folder: Path, core: int, upstream_url: str) -> Iterator[Target]:
         yield Target("bare proxy", port, started.pid)
 
 
-@contextlib.contextmanager
 def gateway(
     folder: Path, core: int, upstream_url: str, caps: tuple[tuple[str, str], ...] = CAPS
-) -> Iterator[Target]:
+) -> AbstractContextManager[Target]:
     """The gateway as `python -m gateway serve` runs it, over an empty ledger, with a key and armed caps."""
+    return _served("gateway", "gateway", folder, core, upstream_url, caps)
+
+
+def unwritten(folder: Path, core: int, upstream_url: str) -> AbstractContextManager[Target]:
+    """The same without its two commits."""
+    return _served("gateway without commits", "bench.unwritten", folder, core, upstream_url, CAPS)
+
+
+@contextlib.contextmanager
+def _served(
+    name: str, module: str, folder: Path, core: int, upstream_url: str, caps: tuple[tuple[str, str], ...]
+) -> Iterator[Target]:
     port = machine.free_port()
     home = folder / f"gateway-{port}"
     home.mkdir()
@@ -57,9 +69,9 @@ def gateway(
         "CAPLINE_ADMIN_TOKEN": _ADMIN,
         "CAPLINE_CUSTOMER_BOUND": "0",
     }
-    command = [sys.executable, "-m", "gateway", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", module, "serve", "--port", str(port)]
     with machine.process(command, core=core, port=port, folder=home, environ=environ) as started:
-        yield Target("gateway", port, started.pid, _set_up(port, caps))
+        yield Target(name, port, started.pid, _set_up(port, caps))
 
 
 def _set_up(port: int, caps: tuple[tuple[str, str], ...]) -> str:

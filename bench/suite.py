@@ -45,6 +45,8 @@ class Entry:
 BENCHMARKS: dict[str, Entry] = {
     "requests": Entry("json_requests", "Requests", needs=("nginx", "wrk")),
     "streams": Entry("sse_streams", "Streams", needs=("nginx", "wrk")),
+    "commits": Entry("commits", "What a receipt costs", needs=("nginx", "wrk")),
+    "litellm": Entry("litellm", "Beside LiteLLM's proxy", needs=("nginx", "wrk", "litellm")),
     "memory": Entry("memory", "Memory", needs=("nginx",)),
     "kernel": Entry("kernel", "The kernel alone"),
     "whatif": Entry("replay", "The what-if"),

@@ -18,7 +18,7 @@ import httpx
 from console.commands.terminal import CANNOT, CannotDo, Parser
 from toolkit.core.errors import CaplineError
 
-_FAMILIES = ("up", "scene", "keys", "caps", "export", "analysis", "prices")
+_FAMILIES = ("up", "scene", "keys", "caps", "export", "ledger", "analysis", "prices")
 _INTERRUPTED = 130
 
 

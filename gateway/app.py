@@ -17,27 +17,36 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.api import build_api
 from gateway.background_calls import facts_of
 from gateway.client import Receive, Send
 from gateway.control import Control
-from gateway.exchange import Services
 from gateway.headers import Names
+from gateway.heads import Heads
 from gateway.ids import NewId, new_id
+from gateway.late import LateEnds
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.plane import DataPlane
 from gateway.policy import Policy, PolicyHolder, digest
 from gateway.price_lists import load_price_lists
+from gateway.services import Services
 from gateway.settings import Settings
 from gateway.stores import records
 from gateway.stores.backgrounds import load as load_backgrounds
 from gateway.stores.database import Database, open_database
+from gateway.stores.idempotency import forget_claims
+from gateway.stores.spool import Spool
 from gateway.stores.writer import LedgerWriter
 from gateway.upstream import AiohttpUpstream, Upstream
+from toolkit.core.errors import StoreUnavailable
 
 _OPERATOR_PATHS = ("/api", "/health", "/metrics", "/v1/ledger")
+
+
+_FORGET_EVERY_S = 3_600
 
 
 def utc_now() -> datetime:
@@ -54,6 +63,7 @@ class Running:
     policy: PolicyHolder
     database: Database
     plane: DataPlane
+    heads: Heads
 
 
 class Gateway:
@@ -98,8 +108,11 @@ class Gateway:
         """Open the ledger, serve, drain, close."""
         settings = self.settings
         database = open_database(settings.database_url)
-        writer = LedgerWriter(database.engine, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        spool = Spool(settings.spool_dir, f"{settings.node}-{database.ledger_id}", loop)
+        writer = LedgerWriter(database, spool, loop, unverifiable_after_s=settings.unverifiable_after_s)
         try:
+            heads = await asyncio.to_thread(Heads, settings, database.engine, database.ledger_id, self._clock)
             ledger = await Ledger.open(writer, settings.node, self._clock())
             token_hash = digest(admin_token(settings))
             policy = PolicyHolder(
@@ -117,6 +130,7 @@ class Gateway:
                 settings=settings,
                 names=Names(settings.header_prefix),
                 ledger=ledger,
+                late=LateEnds(ledger, policy, settings.node, self._clock, self._ids),
                 upstream=self._upstream or AiohttpUpstream(),
                 metrics=Metrics(),
                 clock=self._clock,
@@ -124,18 +138,43 @@ class Gateway:
             plane = DataPlane(services, policy, self._ids)
             plane.backgrounds.resume(kept)
             control = Control(writer, ledger, policy, settings, self._clock, self._ids)
-            self._running = Running(services, control, policy, database, plane)
+            self._running = Running(services, control, policy, database, plane, heads)
+            publishing = loop.create_task(heads.run())
+            chores = [loop.create_task(chore) for chore in (_watch(ledger), _forget(writer, self._clock))]
             api.include_router(build_api(self._running))
             try:
                 yield
             finally:
                 await plane.drain()
+                heads.stopping.set()
+                await publishing
+                for chore in chores:
+                    chore.cancel()
                 await plane.backgrounds.close()
                 await services.upstream.close()
         finally:
-            self._running = None
             await writer.close()
+            if self._running is not None:
+                await self._running.heads.publish()
+            self._running = None
             database.close()
+
+
+async def _watch(ledger: Ledger) -> None:
+    """See that the ledger answers while calls wait for it, and that nothing stays in the spool once it does."""
+    while True:
+        await asyncio.sleep(1)
+        ledger.writer.watch()
+        ledger.take_back()
+
+
+async def _forget(writer: LedgerWriter, clock: Callable[[], datetime]) -> None:
+    """Once an hour, forget what is kept for a while only."""
+    while True:
+        with contextlib.suppress(StoreUnavailable, SQLAlchemyError):  # it is tried again in an hour
+            while await writer.run(lambda connection: forget_claims(connection, clock())):
+                pass
+        await asyncio.sleep(_FORGET_EVERY_S)
 
 
 def create_app(settings: Settings) -> Gateway:

@@ -18,18 +18,17 @@ from gateway.background_calls import candidate_of, kept_headers, provider_of_run
 from gateway.deadline import Deadline
 from gateway.dialects import openai_responses
 from gateway.dialects.base import Served
-from gateway.exchange import Services, key_headers
-from gateway.ids import NewId
+from gateway.exchange import key_headers
+from gateway.late import LONGEST
 from gateway.outcome import Outcome, outcome_columns
 from gateway.pipeline import Candidate, Draft
 from gateway.policy import PolicyHolder, digest
+from gateway.services import Services
 from gateway.stores import backgrounds as store
 from gateway.stores.backgrounds import Background, Kept
 from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders
-from toolkit.core.corrections import correction
 from toolkit.core.counters import Counted
-from toolkit.core.errors import CorrectionError, StoreUnavailable
-from toolkit.core.pricing import Priced, price
+from toolkit.core.errors import StoreUnavailable
 from toolkit.core.receipts import Receipt
 from toolkit.core.usage import Usage
 
@@ -39,8 +38,6 @@ FIRST_POLL_S = 0.5
 MOST_POLL_S = 30.0
 """The pause between two looks grows from the one to the other."""
 POLL_TIMEOUT_S = 60.0
-LONGEST = timedelta(hours=24)
-"""How long after its admission a response is asked for."""
 LOOKS_FOR_USAGE = 3
 """How often one that ended without usage is looked at again: of a cancelled one it may come later."""
 
@@ -66,10 +63,9 @@ class Run:
 class Backgrounds:
     """Every run of this node. `keep` stores one, `follow` asks for it until it ends."""
 
-    def __init__(self, services: Services, policy: PolicyHolder, new_id: NewId) -> None:
+    def __init__(self, services: Services, policy: PolicyHolder) -> None:
         self._services = services
         self._policy = policy
-        self._new_id = new_id
         self._runs: dict[tuple[str, str], Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -241,47 +237,11 @@ class Backgrounds:
 
         False when the ledger did not take it: the run is asked for again.
         """
-        served, candidate, now = outcome.served, run.candidate, self._services.clock()
-        usage = served.usage
-        if not isinstance(usage, Usage):
-            return True
-        model, provider = served.model or candidate.model, candidate.provider.prices
-        priced = price(candidate.prices, provider, model, usage, candidate.at, tier=served.tier)
-        if not isinstance(priced, Priced):
-            return True
-        columns = outcome_columns(outcome, candidate)
-
-        def made(settle_seq: int) -> Receipt:
-            return correction(
-                before,
-                receipt_id=f"rc_{self._new_id(now)}",
-                settled_at=now,
-                settle_seq=settle_seq,
-                node=self._services.settings.node,
-                usage=usage,
-                priced=priced,
-                facts={name: columns[name] for name in _LATE_FACTS},
-            )
-
-        book = self._policy.current.book(before.organization)
         try:
-            await self._services.ledger.correct(book, made)
-        except CorrectionError:
-            _log.info("receipt %s was corrected before its run ended", before.receipt_id)
-        except Exception as error:
-            _log.error("the late end of %s was not committed: %s", before.receipt_id, type(error).__name__)
+            await self._services.late.correct(before, run.candidate, outcome)
+        except StoreUnavailable:
             return False
         return True
-
-
-_LATE_FACTS = (
-    "model_served",
-    "upstream_id",
-    "service_tier",
-    "provider_cost_nano_usd",
-    "http_status",
-    "response_bytes",
-)
 
 
 def _ended(outcome: Outcome) -> bool:

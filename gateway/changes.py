@@ -27,6 +27,8 @@ ErrorCode = Literal[
     "version_conflict",
     "invalid_request",
     "not_correctable",
+    "not_droppable",
+    "month_dropped",
     "permission_denied",
     "invalid_api_key",
     "store_unavailable",

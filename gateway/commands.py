@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.address import note_address
 from gateway.settings import Settings, SettingsError
 from toolkit.core.errors import CaplineError
 
@@ -60,7 +59,10 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def serve(settings: Settings) -> int:
-    """Serve until told to stop; calls that run are finished first."""
+    """Serve until told to stop: calls that run are finished first, for at most CAPLINE_DRAIN_S.
+
+    Told so again, the process ends at once; what it leaves open the next start records as abandoned.
+    """
     import uvloop
 
     listener = _listener(settings.host, settings.port)
@@ -98,13 +100,17 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     server = Server(config)
 
     def stop(number: signal.Signals) -> None:
-        _log.info("stopping, %d calls are still running", gateway.running.plane.in_flight)
+        running = gateway.running.plane.in_flight
+        if server.should_exit:
+            _log.warning("ended at once, %d calls are abandoned by the next start", running)
+            os._exit(128 + number)
+        _log.info("stopping, %d calls are still running", running)
         server.handle_exit(number, None)
 
     async with gateway.lifespan(gateway.api):
         database = gateway.running.database
         url = _url(listener)
-        note_address(database.path, url)
+        database.note_address(url)
         _log.info(
             "serving on %s, ledger %s, providers: %s", url, database.ledger_id, _provider_names(settings)
         )
@@ -112,7 +118,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
         _spare_the_collector()
         await server.serve(sockets=[listener])
-        note_address(database.path, "")
+        await gateway.running.plane.cut_off()
+        database.note_address("")
 
 
 def _spare_the_collector() -> None:

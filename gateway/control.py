@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from gateway.changes import Actor, ControlError, instant
 from gateway.control_keys import KeyControl
+from gateway.control_ledger import LedgerControl
 from gateway.control_receipts import ReceiptControl
 from gateway.stores import records
 from toolkit.core.caps import EACH, Cap, CapBook, validate_cap
@@ -23,8 +24,8 @@ from toolkit.core.money import limit_text
 ONLY_OWNERS_AND_ADMINS = "Only owners and admins can change customer spending caps."
 
 
-class Control(KeyControl, ReceiptControl):
-    """Makes every change, of caps here, of keys and receipts in its bases, one after the other."""
+class Control(KeyControl, ReceiptControl, LedgerControl):
+    """Makes every change, of caps here, of keys, receipts and months in its bases, one after the other."""
 
     def caps(self, organization: str) -> tuple[Cap, ...]:
         """The caps in force, oldest first."""

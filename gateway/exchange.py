@@ -9,26 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gateway.client import Client
 from gateway.deadline import Deadline
 from gateway.dialects.base import Dialect, Handling, Served, StreamMeter
-from gateway.headers import Names, raw
+from gateway.headers import raw
 from gateway.json_array import ArraySplitter
-from gateway.ledger import Ledger
-from gateway.metrics import Metrics
-from gateway.outcome import Outcome, outcome_columns
-from gateway.pipeline import Candidate, Draft, redraft
+from gateway.late import LONGEST
+from gateway.outcome import Outcome
+from gateway.pipeline import Candidate, Draft
 from gateway.refusals import Refusal
-from gateway.settings import Provider, Settings
+from gateway.services import Services
+from gateway.settings import Provider
+from gateway.settlement import Settlement
 from gateway.sse import EventSplitter
 from gateway.stores.traces import trace_text
-from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders, Upstream
-from toolkit.core.counters import NOTHING, Counted
+from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders
 from toolkit.core.decisions import Admitted
 from toolkit.core.errors import StoreUnavailable
 from toolkit.core.receipts import Receipt, Status
@@ -42,18 +40,6 @@ _NOT_BILLED = frozenset({503, 529})
 """5xx by which a provider says that it did not take the call; of any other 5xx nobody can know (contract §8)."""
 _BILLED_BY_SOME = frozenset({400, 408})
 """4xx that say that a prompt was filtered or timed out, after work that Azure bills."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """What every call needs, the same for all of them."""
-
-    settings: Settings
-    names: Names
-    ledger: Ledger
-    upstream: Upstream
-    metrics: Metrics
-    clock: Callable[[], datetime]
 
 
 class Exchange:
@@ -78,30 +64,34 @@ class Exchange:
         self._decision = decision
         self._draft = draft
         self._trace = trace_text(decision.looks)
-        self._first_byte_at: float | None = None
+        self._settlement = Settlement(services, client, candidate, draft, self._trace)
+        self._status: int | None = None
         self._meter: StreamMeter | None = None
         self._response_bytes: int | None = None
-        self._started_at = asyncio.get_running_loop().time()
-        self._settled = False
 
     async def run(self, target: str, headers: RawHeaders, body: bytes) -> None:
         """Intent, call, settlement, receipt, answer. `target` is the route and the query that came with it."""
         try:
-            await self._services.ledger.begin(self._draft, self._trace)
+            await self._settlement.begin(armed=self._decision.named is not None)
         except StoreUnavailable:
             await self._refuse_unverifiable()
             return
         try:
             await self._call(target, headers, body)
         finally:
-            if not self._settled and not self._runs_on():
-                _ignore(self._settle(self._broken_off())[1])
+            if not self._settlement.over and not self._runs_on():
+                self._settlement.lose(self._broken_off())
 
     async def _call(self, target: str, headers: RawHeaders, body: bytes) -> None:
         self._asked = target, headers
+        deadline = Deadline()
+        self._client.when_left(lambda: deadline.bring_forward(self._services.settings.drain_s))
+        ttl_at = self._settlement.started_at + self._services.settings.hold_ttl_s
+        ttl = asyncio.get_running_loop().call_at(ttl_at, self._outlast, deadline)
         try:
-            with self._deadline():
+            with deadline:
                 answer = await self._send(target, headers, body)
+                self._status = answer.status
                 try:
                     await self._take(answer)
                 finally:
@@ -113,13 +103,13 @@ class Exchange:
                 return
             lost = "The provider's answer broke off; it may have been billed, so it counts at its hold."
             await self._answer_unreachable(self._broken_off(), lost)
+        finally:
+            ttl.cancel()
 
-    def _deadline(self) -> Deadline:
-        """CAPLINE_HOLD_TTL_S for the call, CAPLINE_DRAIN_S once its client has left."""
-        settings = self._services.settings
-        deadline = Deadline(self._started_at + settings.hold_ttl_s)
-        self._client.when_left(lambda: deadline.bring_forward(settings.drain_s))
-        return deadline
+    def _outlast(self, deadline: Deadline) -> None:
+        """The call is older than CAPLINE_HOLD_TTL_S: it is abandoned in the ledger, and its answer is read on."""
+        self._settlement.outlast(self._seen(self._status))
+        deadline.bring_forward(max(0, LONGEST.total_seconds() - self._services.settings.hold_ttl_s))
 
     async def _send(self, target: str, headers: RawHeaders, body: bytes) -> Answer:
         candidate, provider = self._candidate, self._candidate.provider
@@ -179,7 +169,7 @@ class Exchange:
         held = b""
         self._response_bytes = 0
         async for chunk in answer.chunks():
-            self._note_first_byte()
+            self._settlement.note_first_byte()
             self._response_bytes += len(chunk)
             out: list[bytes] = []
             for piece, data in splitter.feed(chunk):
@@ -221,9 +211,10 @@ class Exchange:
 
     def _runs_on(self) -> bool:
         """Leave a background run to those who ask for it until it ends; False where there is none."""
-        if self._run is None or self._settled:
+        if self._run is None or self._settlement.over:
             return False
-        self._settled = True
+        self._settlement.over = True
+        self._run.receipt = self._settlement.abandoned
         self._backgrounds.follow(self._run)
         return True
 
@@ -233,7 +224,7 @@ class Exchange:
         held = b""
         self._response_bytes = 0
         async for chunk in answer.chunks():
-            self._note_first_byte()
+            self._settlement.note_first_byte()
             self._response_bytes += len(chunk)
             out = held + chunk
             held = out[-1:]
@@ -244,18 +235,21 @@ class Exchange:
 
     def _broken_off(self) -> Outcome:
         """Nobody knows what was billed; what a stream said before it ended is kept."""
+        return self._seen(502)
+
+    def _seen(self, status: int | None) -> Outcome:
         served = Served() if self._meter is None else self._meter.served()
-        return Outcome("abandoned", 502, served, self._response_bytes)
+        return Outcome("abandoned", status, served, self._response_bytes)
 
     async def _read(self, answer: Answer) -> bytes:
         parts: list[bytes] = []
         async for chunk in answer.chunks():
-            self._note_first_byte()
+            self._settlement.note_first_byte()
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _answer_unreachable(self, outcome: Outcome, message: str) -> None:
-        if self._settled or await self._finish(outcome) is None or self._client.started:
+        if self._settlement.over or await self._finish(outcome) is None or self._client.started:
             return
         await self._answer_refusal(Refusal(code="provider_unreachable", message=message), budget=True)
 
@@ -269,47 +263,21 @@ class Exchange:
     async def _finish(self, outcome: Outcome) -> Receipt | None:
         """Settle, then wait for the receipt; None when it was not committed, and the connection breaks."""
         try:
-            receipt, committed = self._settle(outcome)
-            await committed
+            receipt = await self._settlement.finish(outcome)
         except StoreUnavailable:
             _log.error("receipt %s was not committed; its answer is withheld", self._draft["receipt_id"])
-            await self._client.break_off(outcome.http_status)
+            await self._client.break_off(outcome.http_status or 502)
             return None
         if self._run is not None:
             await self._backgrounds.forget(self._run)
         return receipt
 
-    def _settle(self, outcome: Outcome) -> tuple[Receipt, asyncio.Future[None]]:
-        self._settled = True
-        ledger = self._services.ledger
-        columns = outcome_columns(outcome, self._candidate)
-        requests = int(outcome.status != "failed")
-        counted = Counted(columns["counted_nano_usd"], columns["counted_tokens"], requests)
-        columns["settle_seq"] = ledger.settle(self._draft["receipt_id"], counted)
-        self._note_times(columns)
-        receipt = Receipt.of(self._draft | columns)
-        self._services.metrics.count("requests", dialect=self._dialect.name, status=outcome.status)
-        return receipt, ledger.record(receipt, self._trace, closes_intent=True)
-
-    def _note_times(self, columns: Draft) -> None:
-        now, first = asyncio.get_running_loop().time(), self._first_byte_at
-        columns["settled_at"] = max(self._services.clock(), self._candidate.at)
-        columns["latency_ms"] = _milliseconds(now - self._started_at)
-        columns["ttft_ms"] = None if first is None else _milliseconds(first - self._started_at)
-        columns["client_left"] = self._client.left
-
     async def _refuse_unverifiable(self) -> None:
-        """The intent is not on disk, so nothing may be sent: give the hold back and say so."""
-        self._settled = True
-        ledger = self._services.ledger
-        ledger.settle(self._draft["receipt_id"], NOTHING)
         refusal = Refusal(
             code="budget_unverifiable", message="The ledger cannot be written now; nothing was sent."
         )
+        self._settlement.refuse(refusal)
         self._services.metrics.count("refusals", code=refusal.code)
-        draft = redraft(self._draft, refusal)
-        receipt = Receipt(**draft, settled_at=max(self._services.clock(), self._candidate.at))
-        _ignore(ledger.record(receipt, self._trace, closes_intent=True))
         await self._answer_refusal(refusal, budget=False)
 
     def _headers(
@@ -322,10 +290,6 @@ class Exchange:
         if budget:
             out += names.on_served(self._decision, self._candidate.at)
         return out
-
-    def _note_first_byte(self) -> None:
-        if self._first_byte_at is None:
-            self._first_byte_at = asyncio.get_running_loop().time()
 
 
 def key_headers(dialect: Dialect, provider: Provider) -> Mapping[str, str]:
@@ -341,12 +305,3 @@ def request_ids(operation_id: str) -> dict[str, str]:
 
 def _content_type(headers: RawHeaders) -> bytes:
     return next((value for name, value in headers if name == b"content-type"), b"").lower()
-
-
-def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)
-
-
-def _ignore(committed: asyncio.Future[None]) -> None:
-    """Let a receipt that cannot be waited for fail without a word: its refusal has been answered."""
-    committed.add_done_callback(lambda done: done.exception())

@@ -15,11 +15,12 @@ from gateway.client import Client
 from gateway.deadline import Deadline
 from gateway.dialects import anthropic_messages, openai_chat
 from gateway.dialects.base import BadRequest, Dialect
-from gateway.exchange import Services, key_headers, request_ids
+from gateway.exchange import key_headers, request_ids
 from gateway.headers import raw
 from gateway.pipeline import choose
 from gateway.policy import Policy
 from gateway.refusals import Refusal
+from gateway.services import Services
 from gateway.upstream import BrokenOff, NotReached, RawHeaders
 from toolkit.core.pricing import list_at
 

@@ -50,6 +50,7 @@ class Names:
         self._raw_prefix = self.prefix.encode()
         self.tags = f"{self.prefix}tags".encode()
         self.request_id = f"{self.prefix}request-id"
+        self.replayed = f"{self.prefix}idempotent-replayed"
         self._raw_request_id = self.request_id.encode()
         self._raw_cost_usd = f"{self.prefix}cost-usd".encode()
         self._budget = f"{self.prefix}budget-"

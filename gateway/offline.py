@@ -14,10 +14,10 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import unquote
 
-from gateway.address import is_held, note_address, noted_address
+from gateway.address import is_held, noted_address
 from gateway.settings import Settings
 from toolkit.core.errors import CaplineError
 
@@ -34,39 +34,57 @@ PATIENCE_S = 5.0
 async def answer_requests(settings: Settings, *, may_create: bool) -> int:
     """Greet with `{"ready": true}` and answer until standard input ends; or say who holds the lock, or why not."""
     out = sys.stdout.buffer
-    path = _path_of(settings.database_url)
-    if not may_create and not path.is_file():
+    is_file = settings.database_url.startswith("sqlite:")
+    if is_file and not may_create and not (path := _path_of(settings.database_url)).is_file():
         _line(
             out,
             {"error": f"there is no ledger at {path}; start the gateway once, or set CAPLINE_DATABASE_URL"},
         )
         return 2
+    holder = _file_holder if is_file else _server_holder
     until = time.monotonic() + PATIENCE_S
-    while is_held(path):
-        address = noted_address(path)
-        if address is not None or time.monotonic() > until:
-            _line(out, {"held": address, "error": f"another process is using {path}"})
+    while (held := holder(settings.database_url)) is not None:
+        if held.address is not None or time.monotonic() > until:
+            _line(out, {"held": held.address, "error": f"another process is using {held.name}"})
             return 2
         await asyncio.sleep(0.1)
     try:
-        await _answer_under_lock(settings, path, out)
+        await _answer_under_lock(settings, out)
     except CaplineError as error:
         _line(out, {"error": str(error)})
         return 2
     return 0
 
 
+class _Holder(NamedTuple):
+    """Who has the database: its name, and where that process answers."""
+
+    name: str
+    address: str | None
+
+
+def _file_holder(url: str) -> _Holder | None:
+    path = _path_of(url)
+    return _Holder(str(path), noted_address(path)) if is_held(path) else None
+
+
+def _server_holder(url: str) -> _Holder | None:
+    from gateway.stores import database
+
+    return _Holder(*held) if (held := database.server_holder(url)) is not None else None
+
+
 def _path_of(url: str) -> Path:
     return Path(url.partition("?")[0].partition(":///")[2])
 
 
-async def _answer_under_lock(settings: Settings, path: Path, out: BinaryIO) -> None:
+async def _answer_under_lock(settings: Settings, out: BinaryIO) -> None:
     # A gateway that holds the lock is found without this; it takes most of a second to import.
     from gateway.app import Gateway, admin_token
 
     gateway = Gateway(settings)
     async with gateway.lifespan(gateway.api):
-        note_address(path, "")
+        gateway.running.database.note_address("")
         token = admin_token(settings)
         _line(out, {"ready": True})
         while line := await asyncio.to_thread(sys.stdin.buffer.readline):

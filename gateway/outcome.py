@@ -23,7 +23,8 @@ class Outcome:
     """How the provider's part ended."""
 
     status: Status
-    http_status: int
+    http_status: int | None
+    """None while no head of an answer has come."""
     served: Served = field(default_factory=Served)
     response_bytes: int | None = None
     unknown: str = "outcome_unknown"
@@ -32,11 +33,8 @@ class Outcome:
 
 def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
     """What the outcome says of the receipt: what was served, what it cost, and what the counters take for it."""
-    served, usage = outcome.served, outcome.served.usage
-    known = _known_units(outcome, candidate)
-    result = _price(outcome, candidate, known)
-    if known and isinstance(result, Priced):
-        usage = Usage(units={line.meter: line.quantity for line in result.lines})
+    served = outcome.served
+    usage, result = priced_usage(outcome, candidate)
     seen = result.cost_nano_usd if isinstance(result, Priced) else None
     cost = seen if outcome.status == "served" else None
     columns: dict[str, Any] = {
@@ -64,6 +62,18 @@ def outcome_columns(outcome: Outcome, candidate: Candidate) -> dict[str, Any]:
         columns.update(usage_columns(usage))
         columns["usage_source"] = "final" if outcome.status == "served" else "partial"
     return columns
+
+
+def priced_usage(
+    outcome: Outcome, candidate: Candidate
+) -> tuple[Usage | UsageProblem, Priced | Unpriced | None]:
+    """What was used and what that costs, by the call's own price list; None where only usage would tell."""
+    usage = outcome.served.usage
+    known = _known_units(outcome, candidate)
+    result = _price(outcome, candidate, known)
+    if known and isinstance(result, Priced):
+        usage = Usage(units={line.meter: line.quantity for line in result.lines})
+    return usage, result
 
 
 def _known_units(outcome: Outcome, candidate: Candidate) -> Mapping[str, Quantity] | None:

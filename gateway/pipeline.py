@@ -83,6 +83,10 @@ class Pipeline:
             call = dialect.parse(body, arrival)
         except (BadRequest, InvalidTags) as error:
             return Refusal(code="invalid_request", message=str(error))
+        if "\0" in call.model:
+            return Refusal(
+                code="invalid_request", message="The model's name holds a NUL, which no model has."
+            )
         limit = call.bounds.output_limit if call.bounds.limits_output else None
         draft.update(model_requested=call.model, stream=call.stream, output_limit=limit)
         chosen = choose(self._settings.providers, dialect, call.model)
@@ -111,6 +115,9 @@ class Pipeline:
         early = self._without_price(candidate, claims, draft) or self._without_limit(candidate, claims)
         if early is not None:
             return early, ()
+        if not ledger.steadiness.knows(candidate.at) and any(claim.is_armed for claim in claims):
+            message = "The clock was set back to before what the counters know; they cannot be trusted."
+            return Refusal(code="budget_unverifiable", message=message), ()
         grant = ledger.reserve(receipt_id, facts, claims)
         draft["admit_seq"] = grant.seq
         decision = verdict(claims, grant.balances, grant.granted)

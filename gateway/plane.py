@@ -11,13 +11,17 @@ from gateway.backgrounds import Backgrounds
 from gateway.client import BodyTooLarge, Client, ClientLeft, Receive, Send
 from gateway.dialects import dialect_of, openai_responses, shape_of
 from gateway.dialects.base import Arrival, Dialect
-from gateway.exchange import Exchange, Services, request_ids
+from gateway.exchange import Exchange, request_ids
 from gateway.free_routes import FreeCall, FreeRoutes, free_dialect
 from gateway.headers import raw
+from gateway.idempotency import HEADER as IDEMPOTENCY_KEY
+from gateway.idempotency import Answer, Idempotency, Keeping
 from gateway.ids import NewId
 from gateway.pipeline import Draft, Pipeline, redraft
 from gateway.policy import PolicyHolder, Principal, digest
 from gateway.refusals import Refusal
+from gateway.services import Services
+from gateway.stores.idempotency import Claim
 from gateway.stores.traces import trace_text
 from gateway.upstream import RawHeaders
 from gateway.visits import Visit, Visits
@@ -41,8 +45,9 @@ class DataPlane:
         self._pipeline = Pipeline(services.settings, services.names)
         self._free = FreeRoutes(services, lambda: policy.current)
         self._running: set[asyncio.Task[None]] = set()
-        self.backgrounds = Backgrounds(services, policy, new_id)
+        self.backgrounds = Backgrounds(services, policy)
         self._visits = Visits(services, self.backgrounds)
+        self._idempotency = Idempotency(services.ledger)
 
     async def __call__(self, scope: dict[str, object], receive: Receive, send: Send) -> None:
         """One HTTP request."""
@@ -146,6 +151,12 @@ class DataPlane:
         while self._running:
             await asyncio.wait(set(self._running))
 
+    async def cut_off(self) -> None:
+        """End every running call at once: it is recorded as abandoned, with what was seen of its answer."""
+        for task in self._running:
+            task.cancel()
+        await self.drain()
+
     async def _serve(
         self,
         client: Client,
@@ -188,13 +199,54 @@ class DataPlane:
         if isinstance(candidate, Refusal):
             await self._refuse(client, dialect, candidate, draft)
             return
-        book = policy.book(principal.organization)
+        claim = None
+        keys = [value for name, value in headers if name == IDEMPOTENCY_KEY]
+        if keys and not candidate.call.stream:
+            claim = await self._enter(client, dialect, principal, keys, target, body, draft)
+            if claim is None:
+                return
+            client = Keeping(client)
+        book = self._policy.current.book(principal.organization)
         decision = self._pipeline.decide(self._services.ledger, book, candidate, draft["receipt_id"], draft)
         if isinstance(decision, tuple):
+            if claim is not None:
+                self._idempotency.give_up(claim)
             await self._refuse(client, dialect, decision[0], draft, decision[1])
             return
         exchange = Exchange(self._services, client, dialect, candidate, decision, draft, self.backgrounds)
-        await self._own(exchange.run(target, headers, body), client)
+        work = exchange.run(target, headers, body)
+        if isinstance(client, Keeping) and claim is not None:
+            work = self._idempotency.run(work, claim, client)
+        await self._own(work, client)
+
+    async def _enter(
+        self,
+        client: Client,
+        dialect: Dialect,
+        principal: Principal,
+        keys: Sequence[bytes],
+        target: str,
+        body: bytes,
+        draft: Draft,
+    ) -> Claim | None:
+        """Hold an idempotency key; None once what the key says has been answered instead."""
+        try:
+            found = await self._idempotency.enter(
+                principal, keys, target, body, draft["receipt_id"], draft["admitted_at"]
+            )
+        except StoreUnavailable:
+            found = Refusal(
+                code="budget_unverifiable",
+                message="The ledger cannot say now whether this idempotency key was used.",
+            )
+        if isinstance(found, Refusal):
+            await self._refuse(client, dialect, found, draft)
+        elif isinstance(found, Answer):
+            replayed = raw([(self._services.names.replayed, "true")])
+            await client.answer(found.status, [*found.headers, *replayed], found.body)
+        else:
+            return found
+        return None
 
     async def _body(self, client: Client, headers: RawHeaders) -> bytes:
         most = self._services.settings.max_body_bytes

@@ -17,6 +17,9 @@ RefusalCode = Literal[
     "output_limit_required",
     "invalid_customer_tag",
     "customer_required",
+    "idempotency_running",
+    "idempotency_conflict",
+    "idempotency_replayed",
     "invalid_api_key",
     "permission_denied",
     "unsupported_route",
@@ -41,6 +44,8 @@ _QUOTA = _Kind(402, "insufficient_quota", "billing_error", retry=False)
 _BAD_REQUEST = _Kind(400, "invalid_request_error", "invalid_request_error")
 _NOT_FOUND = _Kind(404, "not_found_error", "not_found_error")
 
+_USED = _Kind(422, "invalid_request_error", "invalid_request_error")
+
 KINDS: Mapping[RefusalCode, _Kind] = {
     "budget_exceeded": _QUOTA,
     "budget_busy": _Kind(429, "rate_limit_error", "rate_limit_error", retry=True),
@@ -49,6 +54,9 @@ KINDS: Mapping[RefusalCode, _Kind] = {
     "output_limit_required": _BAD_REQUEST,
     "invalid_customer_tag": _BAD_REQUEST,
     "customer_required": _BAD_REQUEST,
+    "idempotency_running": _Kind(409, "invalid_request_error", "invalid_request_error", retry=True),
+    "idempotency_conflict": _USED,
+    "idempotency_replayed": _USED,
     "invalid_api_key": _Kind(401, "authentication_error", "authentication_error"),
     "permission_denied": _Kind(403, "permission_error", "permission_error"),
     "unsupported_route": _NOT_FOUND,

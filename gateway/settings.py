@@ -97,6 +97,12 @@ class Settings:
     """How long an answer is read on after its client left."""
     spool_dir: Path = Path("var/spool")
     """Where receipts wait while the database is away."""
+    heads_file: Path | None = None
+    """Where the heads of all chains are appended as they change."""
+    heads_url: str | None = field(default=None, repr=False)
+    """Where they are posted."""
+    signing_key: Path | None = None
+    """An Ed25519 private key in PEM that signs them."""
     admin_token: str | None = field(default=None, repr=False)
     """The owner's token; None: the file `admin_token` under `var_dir`, made at first start."""
     var_dir: Path = Path("var")
@@ -128,6 +134,7 @@ class Settings:
             shown[setting.name] = str(value) if isinstance(value, Path) else value
         shown["database_url"] = without_password(self.database_url)
         shown["counters_url"] = without_password(self.counters_url)
+        shown["heads_url"] = None if self.heads_url is None else without_password(self.heads_url)
         shown["admin_token"] = None if self.admin_token is None else "(hidden)"
         shown["providers"] = [
             {
@@ -338,6 +345,13 @@ def _token(text: str) -> str:
     return text
 
 
+def _heads_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write an http:// or https:// URL")
+    return text
+
+
 def _path(text: str) -> Path:
     if not text:
         raise ValueError("write a path")
@@ -360,6 +374,9 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "max_body_bytes": _whole(1),
     "drain_s": _whole(0),
     "spool_dir": _path,
+    "heads_file": _path,
+    "heads_url": _heads_url,
+    "signing_key": _path,
     "admin_token": _token,
     "prices_dir": _path,
     "operator_prices": _path,

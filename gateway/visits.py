@@ -9,9 +9,10 @@ from gateway.backgrounds import Backgrounds, Run
 from gateway.client import Client
 from gateway.deadline import Deadline
 from gateway.dialects import openai_responses
-from gateway.exchange import Services, key_headers, request_ids
+from gateway.exchange import key_headers, request_ids
 from gateway.headers import raw
 from gateway.refusals import Refusal
+from gateway.services import Services
 from gateway.settings import Provider
 from gateway.stores.backgrounds import provider_of
 from gateway.upstream import Answer, BrokenOff, NotReached, RawHeaders

@@ -193,6 +193,9 @@ def test_every_setting_is_in_the_readme_with_its_default() -> None:
         "CAPLINE_ADMIN_TOKEN": "none",
         "CAPLINE_PRICES_DIR": "the bundled lists",
         "CAPLINE_OPERATOR_PRICES": "none",
+        "CAPLINE_HEADS_FILE": "none",
+        "CAPLINE_HEADS_URL": "none",
+        "CAPLINE_SIGNING_KEY": "none",
     }
     expected = {
         name: told_in_words.get(name, f"`{getattr(defaults, field)}`")
@@ -256,6 +259,12 @@ def test_the_node_verifier_of_the_chain_recipe_tells_true_from_false(node: str, 
     )
     whole = Export(rows).jsonl()
     assert _verdict(node, script, whole) == (0, "ok: 4 rows")
+    dear = {"cost_nano_usd": 6 * 10**15 + 1, "counted_nano_usd": 6 * 10**15 + 1}
+    beyond = chained([served(1, **dear), served(2, cost_nano_usd=6 * 10**15, counted_nano_usd=6 * 10**15)])
+    large = Export(beyond).jsonl()
+    assert _verdict(node, script, large) == (0, "ok: 2 rows")
+    code, words = _verdict(node, script, large.replace(b"12000000000000001", b"12000000000000000"))
+    assert (code, words.startswith("not")) == (1, True)
     for place, forged in {
         "a cost": whole.replace(b'"cost_nano_usd":', b'"cost_nano_usd":1', 1),
         "a customer": whole.replace(b'"customer":"cust-1"', b'"customer":"cust-9"', 1),

@@ -18,7 +18,8 @@ import polars as pl
 from toolkit.core.errors import LoadError
 from toolkit.frames import RECEIPT_SCHEMA, Manifest, Receipts, SourceFile, in_order, rejected_frame
 from toolkit.sources import read
-from toolkit.sources.common import Blob, Part, Rejected, blob_of, read_blob
+from toolkit.sources.common import Part, Rejected
+from toolkit.sources.files import Blob, blob_of, read_blob
 
 EXPORT_ROUTE = "/v1/ledger/export"
 TOKEN_VARIABLE = "CAPLINE_ADMIN_TOKEN"

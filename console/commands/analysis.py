@@ -68,6 +68,12 @@ def add(commands: Commands) -> None:
         default=[],
         help="a price list that is not at hand, such as a merged one",
     )
+    verify.add_argument("--heads", metavar="FILE", help="published heads that the exports must contain")
+    verify.add_argument(
+        "--public-key",
+        metavar="HEX|FILE",
+        help="the key that must have signed the heads: 64 hex digits or PEM",
+    )
     for parser in (spend, what_if, verify):
         add_json(parser)
 
@@ -231,8 +237,15 @@ def _who(row: dict[str, Any]) -> tuple[object, ...]:
 def _verify(chosen: argparse.Namespace) -> int:
     import toolkit as tk
 
+    if chosen.public_key is not None and chosen.heads is None:
+        raise CannotDo("--public-key goes with --heads FILE")
     with working("Verifying"):
-        found = tk.verify(chosen.files, price_lists=[*at_hand(), *map(named, chosen.prices)])
+        found = tk.verify(
+            chosen.files,
+            price_lists=[*at_hand(), *map(named, chosen.prices)],
+            heads=chosen.heads,
+            public_key=chosen.public_key,
+        )
     answer = {True: DONE, False: NO, None: CANNOT}[found.ok]
     if chosen.json:
         print_json(asdict(found))

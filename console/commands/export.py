@@ -50,16 +50,13 @@ def _export(chosen: argparse.Namespace) -> int:
             raise CannotDo("Parquet is no text for a terminal; name a file with -o")
         _write(chosen, params, sys.stdout.buffer)
         return DONE
-    digest = _to_file(chosen, params, chosen.output)
-    if kind == "parquet":
-        beside = chosen.output.with_name(f"{chosen.output.name}.sha256")
-        beside.write_text(f"{digest}  {chosen.output.name}\n", "utf-8")
+    write_file(chosen, params, chosen.output)
     say(f"Wrote {chosen.output} ({chosen.output.stat().st_size:,} bytes).")
     return DONE
 
 
-def _to_file(chosen: argparse.Namespace, params: dict[str, str], output: Path) -> str:
-    """Write the whole export or nothing under its name; its SHA-256."""
+def write_file(chosen: argparse.Namespace, params: dict[str, str], output: Path) -> None:
+    """Write the whole export or nothing under its name; a Parquet file gets its `.sha256` beside it."""
     partial = output.with_name(f".{output.name}.part")
     try:
         with partial.open("wb") as file:
@@ -69,7 +66,9 @@ def _to_file(chosen: argparse.Namespace, params: dict[str, str], output: Path) -
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
-    return digest
+    if params["format"] == "parquet":
+        beside = output.with_name(f"{output.name}.sha256")
+        beside.write_text(f"{digest}  {output.name}\n", "utf-8")
 
 
 def _write(chosen: argparse.Namespace, params: dict[str, str], file: IO[bytes]) -> str:

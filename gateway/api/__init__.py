@@ -11,6 +11,7 @@ from gateway.api.docs import docs_router
 from gateway.api.export import export_router
 from gateway.api.health import health_router
 from gateway.api.keys import keys_router
+from gateway.api.ledger import ledger_router
 from gateway.api.parts import Operator, Started
 from gateway.api.receipts import receipts_router
 from gateway.api.reports import reports_router
@@ -33,6 +34,7 @@ def build_api(started: Started) -> APIRouter:
         customers_router(parts, guard, refs),
         receipts_router(parts, guard, refs),
         audit_router(parts, guard),
+        ledger_router(parts, guard),
         export_router(parts, guard),
         health_router(parts),
         docs_router(),

@@ -31,6 +31,8 @@ STATUSES: Mapping[ErrorCode, int] = {
     "method_not_allowed": 405,
     "version_conflict": 409,
     "not_correctable": 409,
+    "not_droppable": 409,
+    "month_dropped": 409,
     "version_required": 428,
     "store_unavailable": 503,
     "internal_error": 500,
@@ -62,6 +64,7 @@ class OperatorRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             try:
                 _refuse_large(request)
+                _refuse_nul(request)
                 if known is not None:
                     _refuse_unknown(request, known)
                 return await handle(request)
@@ -78,6 +81,15 @@ def _refuse_large(request: Request) -> None:
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared) > MOST_BODY_BYTES:
         raise HTTPException(413, f"The request body is larger than {MOST_BODY_BYTES} bytes.")
+
+
+def _refuse_nul(request: Request) -> None:
+    """Nothing that is stored has one, and PostgreSQL would take the question for an error."""
+    if "\0" in request.scope["path"]:
+        raise ControlError("not_found", "There is nothing of that id.")
+    for name, value in request.query_params.items():
+        if "\0" in value:
+            raise ControlError("invalid_request", f"{name} holds a NUL.", name)
 
 
 def _refuse_unknown(request: Request, known: Set[str]) -> None:

@@ -17,6 +17,7 @@ from gateway.api.reports import FROM, TO
 from gateway.api.security import Guard
 from gateway.changes import Actor, ControlError
 from gateway.stores.ledger_pages import Pinned, Wanted, decode_seq, pages, pin
+from gateway.stores.retention import lies_in
 
 Format = Literal["jsonl", "csv", "parquet"]
 
@@ -53,6 +54,11 @@ def export_router(parts: Operator, guard: Guard) -> APIRouter:
         # Behind everything that was queued before: what has been answered is in the export.
         await parts.control.settled()
         pinned = await asyncio.to_thread(pin, parts.engine, wanted, parts.clock())
+        if lies_in(part, pinned.gone):
+            raise ControlError(
+                "month_dropped",
+                f"The receipts of {', '.join(pinned.gone)} were dropped; see your export of then.",
+            )
         name = f"capline-{month or 'ledger'}.{format}"
         return StreamingResponse(
             _content(parts, pinned, format, plain == "1"),

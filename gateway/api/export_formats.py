@@ -19,6 +19,7 @@ import msgspec
 from gateway.stores.ledger_pages import Stored
 from gateway.stores.rows import row_to_json
 from gateway.stores.tables import BOOLEAN_COLUMNS, INSTANT_COLUMNS, JSON_COLUMNS, TEXT_COLUMNS
+from toolkit.core.chain import footer_hash
 from toolkit.core.receipts import RECEIPT_COLUMNS
 
 Pages = Iterable[Sequence[Stored]]
@@ -56,15 +57,14 @@ class Footer:
 
     def text(self) -> str:
         """The footer as JSON."""
-        return json.dumps(
-            {
-                "rows": self.rows,
-                "cost_nano_usd": self.cost_nano_usd,
-                "counted_nano_usd": self.counted_nano_usd,
-                "next_seq": self.next_seq,
-                "sha256": self.hashed.hexdigest(),
-            }
-        )
+        said = {
+            "rows": self.rows,
+            "cost_nano_usd": self.cost_nano_usd,
+            "counted_nano_usd": self.counted_nano_usd,
+            "next_seq": self.next_seq,
+            "sha256": self.hashed.hexdigest(),
+        }
+        return json.dumps({**said, "footer_sha256": footer_hash(said)})
 
 
 def jsonl(header: Mapping[str, Any], pages: Pages, footer: Footer) -> Iterator[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,11 +17,14 @@ from toolkit.core.pricing import list_at
 
 
 class StoreHealth(BaseModel):
-    """The ledger's database; `failed` names the error of the last commit, null when it held."""
+    """The ledger's database: `ok`, or how it fails; when it last answered, and what waits for it."""
 
+    kind: str
     state: str
-    failed: str | None
+    good_s_ago: int
     backlog: int
+    spooled: int
+    spool_failed: str | None
 
 
 class CountersHealth(BaseModel):
@@ -38,6 +43,15 @@ class PriceListAge(BaseModel):
     age_days: int
 
 
+class BehindHead(BaseModel):
+    """A chain that ends before a head that was published of it: the database was cut off or restored."""
+
+    month: str
+    node: str
+    published_seq: int
+    stored_seq: int
+
+
 class Health(BaseModel):
     """Liveness: it is answered as long as the process serves; `status` is `ok` or `degraded`."""
 
@@ -45,10 +59,16 @@ class Health(BaseModel):
     node: str
     ledger_id: str
     closed_at_start: int
+    clock_stepped_s: int
     store: StoreHealth
     counters: CountersHealth
     price_lists: list[PriceListAge]
     peers: list[str]
+    ledger_behind_head: list[BehindHead]
+    heads_failed: int
+
+
+_SECOND = timedelta(seconds=1)
 
 
 def health_router(parts: Operator) -> APIRouter:
@@ -61,14 +81,18 @@ def health_router(parts: Operator) -> APIRouter:
         held = _held(parts)
         today = parts.clock().date()
         return {
-            "status": "ok" if writer.failed is None else "degraded",
+            "status": "ok" if _is_well(parts) else "degraded",
             "node": parts.settings.node,
             "ledger_id": parts.ledger_id,
             "closed_at_start": parts.ledger.closed_at_start,
+            "clock_stepped_s": parts.ledger.steadiness.stepped // _SECOND,
             "store": {
-                "state": "ok" if writer.failed is None else "failing",
-                "failed": writer.failed,
+                "kind": parts.engine.dialect.name,
+                "state": "ok" if writer.failed is None else writer.failed,
+                "good_s_ago": int(time.monotonic() - writer.good_at),
                 "backlog": writer.backlog,
+                "spooled": writer.spool.not_imported,
+                "spool_failed": writer.spool.failed,
             },
             "counters": {
                 "state": "memory",
@@ -81,6 +105,11 @@ def health_router(parts: Operator) -> APIRouter:
                 for prices in parts.policy.current.prices
             ],
             "peers": [],
+            "ledger_behind_head": [
+                {name: value for name, value in behind._asdict().items() if name != "organization"}
+                for behind in parts.heads.behind
+            ],
+            "heads_failed": parts.heads.failed,
         }
 
     @router.get("/metrics", response_class=PlainTextResponse)
@@ -90,7 +119,12 @@ def health_router(parts: Operator) -> APIRouter:
             "in_flight": ("Admitted calls that have not ended yet.", _running(parts)),
             "held_nano_usd": ("What running calls hold, in nano-USD.", _held(parts)),
             "ledger_backlog": ("Ledger entries that wait for the disk.", writer.backlog),
+            "ledger_spooled": (
+                "Entries of the spool that are not in the ledger yet.",
+                writer.spool.not_imported,
+            ),
             "ledger_failing": ("1 when the last ledger commit failed.", int(writer.failed is not None)),
+            "heads_failed": ("Heads of chains that could not be published.", parts.heads.failed),
             "closed_at_start": ("Calls that the last stop cut off.", parts.ledger.closed_at_start),
             "price_list_age_days": ("Days since the date of the price list in use.", _list_age(parts)),
         }
@@ -98,6 +132,11 @@ def health_router(parts: Operator) -> APIRouter:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router
+
+
+def _is_well(parts: Operator) -> bool:
+    writer = parts.ledger.writer
+    return writer.failed is None and writer.spool.is_empty and not parts.heads.behind
 
 
 def _running(parts: Operator) -> int:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from gateway.changes import ControlError
 from gateway.control import Control
+from gateway.heads import Heads
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 from gateway.policy import PolicyHolder
@@ -68,6 +69,10 @@ class Started(Protocol):
     def database(self) -> Database:
         """The opened database."""
 
+    @property
+    def heads(self) -> Heads:
+        """What was published of the chains."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
@@ -80,6 +85,7 @@ class Operator:
     metrics: Metrics
     engine: Engine
     ledger_id: str
+    heads: Heads
     clock: Callable[[], datetime]
 
     @classmethod
@@ -94,6 +100,7 @@ class Operator:
             metrics=services.metrics,
             engine=started.database.engine,
             ledger_id=started.database.ledger_id,
+            heads=started.heads,
             clock=services.clock,
         )
 

@@ -11,6 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from gateway.changes import Actor, ControlError
 from gateway.control import ONLY_OWNERS_AND_ADMINS
+from gateway.control_ledger import ONLY_OWNERS_AND_ADMINS_DROP
 from gateway.control_receipts import ONLY_OWNERS_AND_ADMINS_CORRECT
 from gateway.policy import CHANGES_CAPS, ROLES, SEES_CAPS, PolicyHolder, digest
 from gateway.stores.database import DEFAULT_ORGANIZATION
@@ -30,6 +31,7 @@ class Guard:
         self.sees_caps = self._open_to(SEES_CAPS, "The billing role sees spend and no caps.")
         self.changes_caps = self._open_to(CHANGES_CAPS, ONLY_OWNERS_AND_ADMINS)
         self.corrects = self._open_to(CHANGES_CAPS, ONLY_OWNERS_AND_ADMINS_CORRECT)
+        self.drops = self._open_to(CHANGES_CAPS, ONLY_OWNERS_AND_ADMINS_DROP)
         self.changes_keys = self._open_to(CHANGES_CAPS, "Only owners and admins can change keys.")
 
     def identify(self, secret: str | None) -> Actor:

@@ -27,11 +27,11 @@ from gateway.control_keys import new_secret, public_key
 from gateway.demo import month, traces
 from gateway.policy import digest
 from gateway.stores import records
+from gateway.stores.appending import Appender
 from gateway.stores.database import DEFAULT_ORGANIZATION, open_database
 from gateway.stores.records import AuditEntry, KeyRecord
 from gateway.stores.rows import from_micros
 from gateway.stores.tables import INSTANT_COLUMNS, caps, keys, receipts
-from gateway.stores.writer import Appender
 from toolkit.core.caps import Cap
 from toolkit.core.errors import CaplineError
 from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt

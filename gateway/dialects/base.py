@@ -80,6 +80,10 @@ class Served:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "usage", within_receipt(self.usage))
+        for name in ("model", "upstream_id", "service_tier", "tier"):
+            said = getattr(self, name)
+            if said is not None and "\0" in said:  # PostgreSQL stores none, and the receipt must be kept.
+                object.__setattr__(self, name, said.replace("\0", ""))
 
 
 class Handling(Enum):

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Connection,
     Index,
     Table,
-    Text,
     delete,
     exists,
     insert,
@@ -29,28 +28,28 @@ from sqlalchemy.sql.elements import ColumnElement
 from gateway.stores.corrections import find_receipt, is_corrected
 from gateway.stores.open_calls import open_calls
 from gateway.stores.rows import to_micros
-from gateway.stores.tables import intents, metadata, receipts
+from gateway.stores.tables import TEXT, intents, metadata, receipts, where
 from toolkit.core.receipts import Receipt
 from toolkit.core.windows import parse_instant
 
 backgrounds = Table(
     "backgrounds",
     metadata,
-    Column("receipt_id", Text, primary_key=True),
-    Column("node", Text, nullable=False),
-    Column("organization", Text, nullable=False),
-    Column("upstream_id", Text, nullable=False, index=True),
-    Column("provider", Text, nullable=False),
-    Column("base_url", Text, nullable=False),
-    Column("key_digest", Text, nullable=False),
-    Column("query", Text, nullable=False),
-    Column("headers", Text, nullable=False),
-    Column("tier", Text, nullable=False),
+    Column("receipt_id", TEXT, primary_key=True),
+    Column("node", TEXT, nullable=False),
+    Column("organization", TEXT, nullable=False),
+    Column("upstream_id", TEXT, nullable=False, index=True),
+    Column("provider", TEXT, nullable=False),
+    Column("base_url", TEXT, nullable=False),
+    Column("key_digest", TEXT, nullable=False),
+    Column("query", TEXT, nullable=False),
+    Column("headers", TEXT, nullable=False),
+    Column("tier", TEXT, nullable=False),
     Column("admitted_at", BigInteger, nullable=False),
 )
 """`key_digest` tells which of the provider's keys made the call; no key is stored."""
 
-Index("receipts_response", receipts.c.upstream_id, sqlite_where=text("route = '/v1/responses'"))
+Index("receipts_response", receipts.c.upstream_id, **where("route = '/v1/responses'"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

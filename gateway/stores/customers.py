@@ -7,7 +7,7 @@ import threading
 from sqlalchemy import Engine, select
 
 from gateway.stores.records import customer_ref, organization_secret
-from gateway.stores.tables import receipts
+from gateway.stores.rollups import rollups
 
 
 class CustomerRefs:
@@ -31,8 +31,8 @@ class CustomerRefs:
 
     def _learn(self, organization: str) -> None:
         secret = self._secret(organization)
-        query = select(receipts.c.customer).distinct()
-        mine = (receipts.c.organization == organization, receipts.c.customer.is_not(None))
+        query = select(rollups.c.customer).distinct()
+        mine = (rollups.c.organization == organization, rollups.c.customer.is_not(None))
         with self._engine.connect() as connection:
             found = connection.execute(query.where(*mine)).scalars().all()
         learned = {(organization, customer_ref(customer, secret)): customer for customer in found}

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     FromClause,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     case,
     exists,
     func,
+    literal_column,
     or_,
     select,
 )
@@ -26,7 +28,14 @@ from gateway.stores.rows import from_micros, to_micros
 from gateway.stores.tables import receipts
 from toolkit.core.windows import Window, period_at, period_key
 
-_DAY_US = 86_400_000_000
+
+def _number(value: int) -> ColumnElement[int]:
+    """A number in the statement itself: PostgreSQL does not see that two parameters of a grouping are the same."""
+    return literal_column(str(value), BigInteger)
+
+
+DAY_US = 86_400_000_000
+_DAY = _number(DAY_US)
 
 final = receipts.alias("final")
 _before = receipts.alias("corrected")
@@ -84,6 +93,7 @@ MODEL = func.coalesce(final.c.model_served, final.c.model_requested)
 COST_KNOWN = or_(final.c.cost_nano_usd.is_not(None), _before.c.cost_nano_usd.is_not(None))
 COST = func.coalesce(final.c.cost_nano_usd, 0) + func.coalesce(_before.c.cost_nano_usd, 0)
 COUNTED = final.c.counted_nano_usd + func.coalesce(_before.c.counted_nano_usd, 0)
+COUNTED_TOKENS = func.coalesce(final.c.counted_tokens, 0) + func.coalesce(_before.c.counted_tokens, 0)
 
 
 def count(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -107,19 +117,23 @@ def bucket(
 ) -> Dimension:
     """The period of `window` that an admission lies in; all lie between `first` and `last`."""
     if window == "day":
-        return Dimension(admitted // _DAY_US, lambda days: period_key("day", _midday(days)))
+        return Dimension(admitted // _DAY, lambda days: period_key("day", _midday(days)))
     if window == "week":
         # 1970-01-01 was a Thursday: Monday weeks count from three days earlier.
         return Dimension(
-            (admitted // _DAY_US + 3) // 7, lambda weeks: period_key("week", _midday(weeks * 7 - 3))
+            (admitted // _DAY + _number(3)) // _number(7),
+            lambda weeks: period_key("week", _midday(weeks * 7 - 3)),
         )
     if window == "never" or first is None or last is None:
-        return Dimension(admitted * 0, lambda _: "all")
+        return Dimension(admitted * _number(0), lambda _: "all")
     ends, keys = _periods(window, first, last)
     steps = (
-        case(*((admitted < end, index) for index, end in enumerate(ends)), else_=len(ends))
+        case(
+            *((admitted < _number(end), _number(index)) for index, end in enumerate(ends)),
+            else_=_number(len(ends)),
+        )
         if ends
-        else admitted * 0
+        else admitted * _number(0)
     )
     return Dimension(steps, lambda index: keys[index])
 

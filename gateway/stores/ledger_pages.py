@@ -7,16 +7,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, union
 
 from gateway.stores.finals import Part, admitted_between, bucket, walked, within
 from gateway.stores.open_calls import open_calls
+from gateway.stores.retention import gone_from
+from gateway.stores.rollups import of_days, rollups
 from gateway.stores.tables import chain_heads, intents, receipts
 from toolkit.core.chain import GENESIS, RECIPE
 from toolkit.core.receipts import RECEIPT_COLUMNS
-from toolkit.core.windows import instant_text
+from toolkit.core.windows import instant_text, period_at, period_key
 
 PAGE_ROWS = 2_000
 
@@ -42,25 +44,26 @@ class Pinned:
     next_seq: str
     first_row: int
     last_row: int
+    gone: Sequence[str]
+    """Months of the period whose receipts were dropped; it is not complete with one."""
 
 
 def pin(engine: Engine, wanted: Wanted, now: datetime) -> Pinned:
     """Fix the rows that an export holds. Open calls are looked for first: later ones are of later periods."""
     with engine.connect() as connection:
-        complete = wanted.after is None and _is_over(connection, wanted, now)
-        last_row = connection.execute(select(func.coalesce(func.max(receipts.c.row_seq), 0))).scalar_one()
+        gone = gone_from(connection, wanted.organization, wanted.part)
+        complete = not gone and wanted.after is None and _is_over(connection, wanted, now)
+        is_known = not gone and wanted.after is None and _is_months(wanted.part)
+        held = _known(connection, wanted) if is_known else _looked_up(connection, wanted)
         nodes = connection.execute(
             select(chain_heads.c.node).where(chain_heads.c.organization == wanted.organization).distinct()
         ).scalars()
-        seen = {node: last_row for node in sorted(nodes)}
-        rows = _rows(wanted, last_row)
-        chains, first_row = _chains(connection, wanted, rows)
-        lists = select(receipts.c.price_list).where(rows, receipts.c.price_list.is_not(None)).distinct()
+        seen = {node: held.last_row for node in sorted(nodes)}
         start, end = wanted.part
         header = {
             "recipe": RECIPE,
-            "chains": chains,
-            "price_lists": sorted(connection.execute(lists).scalars()),
+            "chains": held.chains,
+            "price_lists": held.price_lists,
             "from": None if start is None else instant_text(start),
             "to": None if end is None else instant_text(end),
             "complete": complete,
@@ -69,8 +72,9 @@ def pin(engine: Engine, wanted: Wanted, now: datetime) -> Pinned:
         wanted=wanted,
         header=header,
         next_seq=encode_seq({**(wanted.after or {}), **seen}),
-        first_row=first_row,
-        last_row=last_row,
+        first_row=held.first_row,
+        last_row=held.last_row,
+        gone=gone,
     )
 
 
@@ -107,19 +111,6 @@ def decode_seq(text: str) -> dict[str, int]:
     return seen
 
 
-def _rows(wanted: Wanted, last_row: int) -> ColumnElement[bool]:
-    if wanted.after is not None:
-        # What came since lies at the end: it is found by row, whatever the period.
-        recent = receipts.c.row_seq > min(wanted.after.values(), default=0)
-        mine = walked(wanted.organization, wanted.part)
-        return and_(recent, receipts.c.row_seq <= last_row, *mine, *_since(wanted))
-    return and_(
-        receipts.c.organization == wanted.organization,
-        receipts.c.row_seq <= last_row,
-        *within(receipts.c.admitted_at, wanted.part),
-    )
-
-
 def _since(wanted: Wanted) -> list[ColumnElement[bool]]:
     if wanted.after is None:
         return []
@@ -135,6 +126,78 @@ def _is_over(connection: Connection, wanted: Wanted, now: datetime) -> bool:
         return False
     running = open_calls(connection, *within(intents.c.admitted_at, wanted.part))
     return all(json.loads(call["receipt"])["organization"] != wanted.organization for call in running)
+
+
+class _Held(NamedTuple):
+    """What an export's header says of its rows, and between which of them they lie."""
+
+    chains: list[dict[str, Any]]
+    price_lists: list[str]
+    first_row: int
+    last_row: int
+
+
+def _is_months(part: Part) -> bool:
+    return all(edge is None or edge == period_at("month", edge).start for edge in part)
+
+
+def _known(connection: Connection, wanted: Wanted) -> _Held:
+    """Of whole months, from what is kept beside the receipts: millions of them need not be read before the first."""
+    start, end = wanted.part
+    months = [chain_heads.c.organization == wanted.organization]
+    if start is not None:
+        months.append(chain_heads.c.month >= period_key("month", start))
+    if end is not None:
+        months.append(chain_heads.c.month < period_key("month", end))
+    last_row = select(func.max(receipts.c.row_seq)).scalar_subquery()
+    # One statement sees one state of the ledger: no head lies behind the last row.
+    query = select(chain_heads, last_row.label("last_row")).where(*months)
+    found = connection.execute(query.order_by(chain_heads.c.month, chain_heads.c.node)).all()
+    chains = [_chain(row.node, row.month, row.row_hash, 1, row.chain_seq) for row in found]
+    mine = (receipts.c.organization == wanted.organization, *within(receipts.c.admitted_at, wanted.part))
+    first_row = (
+        None if start is None else connection.execute(select(func.min(receipts.c.row_seq)).where(*mine))
+    )
+    return _Held(
+        chains,
+        _price_lists(connection, wanted),
+        1 if first_row is None else first_row.scalar_one() or 1,
+        found[0].last_row if found else 0,
+    )
+
+
+def _price_lists(connection: Connection, wanted: Wanted) -> list[str]:
+    """Those of the rollups, and of rows that were corrected, which the rollups have forgotten."""
+    corrected = select(receipts.c.corrects).where(receipts.c.corrects.is_not(None))
+    lists = union(
+        select(rollups.c.price_list).where(of_days(wanted.organization, wanted.part)),
+        select(receipts.c.price_list).where(
+            receipts.c.receipt_id.in_(corrected), *walked(wanted.organization, wanted.part)
+        ),
+    )
+    return sorted(name for name in connection.execute(lists).scalars() if name is not None)
+
+
+def _looked_up(connection: Connection, wanted: Wanted) -> _Held:
+    """Of any other part of the ledger, from its receipts."""
+    last_row = connection.execute(select(func.coalesce(func.max(receipts.c.row_seq), 0))).scalar_one()
+    rows = _rows(wanted, last_row)
+    chains, first_row = _chains(connection, wanted, rows)
+    lists = select(receipts.c.price_list).where(rows, receipts.c.price_list.is_not(None)).distinct()
+    return _Held(chains, sorted(connection.execute(lists).scalars()), first_row, last_row)
+
+
+def _rows(wanted: Wanted, last_row: int) -> ColumnElement[bool]:
+    if wanted.after is not None:
+        # What came since lies at the end: it is found by row, whatever the period.
+        recent = receipts.c.row_seq > min(wanted.after.values(), default=0)
+        mine = walked(wanted.organization, wanted.part)
+        return and_(recent, receipts.c.row_seq <= last_row, *mine, *_since(wanted))
+    return and_(
+        receipts.c.organization == wanted.organization,
+        receipts.c.row_seq <= last_row,
+        *within(receipts.c.admitted_at, wanted.part),
+    )
 
 
 def _chains(
@@ -153,17 +216,21 @@ def _chains(
     )
     found = connection.execute(query.where(rows).group_by(*groups).order_by(*groups)).all()
     hashes = select(receipts.c.row_seq, receipts.c.row_hash)
-    rows_of_heads = hashes.where(receipts.c.row_seq.in_([chain.head_row for chain in found]))
+    rows_of_heads = hashes.where(receipts.c.row_seq.in_([row.head_row for row in found]))
     heads = {row.row_seq: row.row_hash for row in connection.execute(rows_of_heads)}
     chains = [
-        {
-            "node": chain.node,
-            "month": month.shown(chain.month),
-            "genesis": GENESIS,
-            "head": heads[chain.head_row],
-            "first_seq": chain.first_seq,
-            "rows": chain.rows,
-        }
-        for chain in found
+        _chain(row.node, month.shown(row.month), heads[row.head_row], row.first_seq, row.rows)
+        for row in found
     ]
-    return chains, min((chain.first_row for chain in found), default=1)
+    return chains, min((row.first_row for row in found), default=1)
+
+
+def _chain(node: str, month: str | None, head: str, first_seq: int, rows: int) -> dict[str, Any]:
+    return {
+        "node": node,
+        "month": month,
+        "genesis": GENESIS,
+        "head": head,
+        "first_seq": first_seq,
+        "rows": rows,
+    }

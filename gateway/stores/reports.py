@@ -9,17 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, case, func, or_, select
 
 from gateway.stores.finals import (
-    COST,
-    COST_KNOWN,
-    COUNTED,
     MODEL,
     REQUEST,
     UNPRICED,
     Dimension,
     Part,
-    admitted_between,
     bucket,
-    count,
     final,
     final_requests,
     of_period,
@@ -27,6 +22,7 @@ from gateway.stores.finals import (
     within,
 )
 from gateway.stores.rows import from_micros, row_to_json
+from gateway.stores.sources import FIGURES, Source, source_of
 from gateway.stores.tables import receipts
 from gateway.stores.traces import trace_lines
 from toolkit.core.receipts import USAGE_COLUMNS
@@ -71,19 +67,19 @@ def spend(
     connection: Connection, organization: str, by: Sequence[str], window: Window, part: Part, page: Page
 ) -> list[dict[str, Any]]:
     """Spend by period and group, newest period first, then the dearest group: `tk.spend` in SQL."""
-    first, last = admitted_between(connection, organization, part)
+    source = source_of(part)
+    first, last = source.span(connection, organization, part)
     if first is None:
         return []
-    groups = {"period": bucket(window, first, last, final.c.admitted_at)}
-    groups.update((name, _dimension(name)) for name in by)
+    groups = {"period": bucket(window, first, last, source.admitted)}
+    groups.update((name, _dimension(source, name)) for name in by)
     columns = [group.column.label(f"by_{name}") for name, group in groups.items()]
-    figures = _figures()
     query = (
-        select(*columns, *figures)
-        .select_from(final_requests())
-        .where(of_period(organization, part))
+        select(*columns, *source.figures)
+        .select_from(source.rows)
+        .where(source.of_period(organization, part))
         .group_by(*columns)
-        .order_by(columns[0].desc(), func.coalesce(func.sum(COST), 0).desc(), *columns[1:])
+        .order_by(columns[0].desc(), source.cost.desc(), *columns[1:])
         .limit(page.limit)
         .offset(page.offset)
     )
@@ -97,18 +93,17 @@ def customers(
     connection: Connection, organization: str, part: Part, page: Page, customer: str | None = None
 ) -> list[dict[str, Any]]:
     """Spend of each customer that was named in a period, the dearest first."""
-    named = final.c.customer.is_not(None) if customer is None else final.c.customer == customer
+    source = source_of(part)
+    named = source.column.customer
     query = (
-        select(
-            final.c.customer,
-            *_figures(),
-            func.min(final.c.admitted_at).label("first"),
-            func.max(final.c.admitted_at).label("last"),
+        select(named, *source.figures, source.first.label("first"), source.last.label("last"))
+        .select_from(source.rows)
+        .where(
+            source.of_period(organization, part),
+            named.is_not(None) if customer is None else named == customer,
         )
-        .select_from(final_requests())
-        .where(of_period(organization, part), named)
-        .group_by(final.c.customer)
-        .order_by(func.coalesce(func.sum(COST), 0).desc(), final.c.customer)
+        .group_by(named)
+        .order_by(source.cost.desc(), named)
         .limit(page.limit)
         .offset(page.offset)
     )
@@ -119,15 +114,10 @@ def customers(
 
 def customers_total(connection: Connection, organization: str, part: Part) -> tuple[int, int]:
     """How many customers were named in a period, and what they cost in nano-USD."""
-    mine = (
-        receipts.c.organization == organization,
-        receipts.c.customer.is_not(None),
-        *within(receipts.c.admitted_at, part),
-    )
-    query = select(
-        func.count(receipts.c.customer.distinct()), func.coalesce(func.sum(receipts.c.cost_nano_usd), 0)
-    )
-    row = connection.execute(query.where(*mine)).one()
+    source = source_of(part)
+    named = source.column.customer
+    query = select(func.count(named.distinct()), source.cost).select_from(source.rows)
+    row = connection.execute(query.where(source.of_period(organization, part), named.is_not(None))).one()
     return int(row[0]), int(row[1])
 
 
@@ -214,47 +204,21 @@ def receipt_with_trace(
     return row_to_json(row._asdict()), trace, [sibling._asdict() for sibling in siblings]
 
 
-def _dimension(name: str) -> Dimension:
+def _dimension(source: Source, name: str) -> Dimension:
+    column = source.column
     if name == "model":
-        return Dimension(MODEL, _same)
+        return Dimension(func.coalesce(column.model_served, column.model_requested), _same)
     if name == "day":
-        return bucket("day", None, None, final.c.admitted_at)
-    return Dimension(final.c[name], _same)
+        return bucket("day", None, None, source.admitted)
+    return Dimension(column[name], _same)
 
 
 def _same(value: str | None) -> str | None:
     return value
 
 
-def _figures() -> list[Any]:
-    known = or_(func.sum(case((COST_KNOWN, 1), else_=0)) > 0, func.sum(case((UNPRICED, 1), else_=0)) == 0)
-    return [
-        func.coalesce(func.sum(REQUEST), 0).label("requests"),
-        count(COST_KNOWN).label("priced_requests"),
-        count(UNPRICED).label("unpriced_requests"),
-        count(final.c.status == "refused").label("refused_requests"),
-        *(func.sum(final.c[name]).label(name) for name in TOKEN_COLUMNS),
-        case((known, func.coalesce(func.sum(COST), 0)), else_=None).label("cost_nano_usd"),
-        func.coalesce(func.sum(COUNTED), 0).label("counted_nano_usd"),
-        func.count(final.c.price_list.distinct()).label("price_list_count"),
-        func.min(final.c.price_list).label("price_list"),
-    ]
-
-
-_FIGURES = (
-    "requests",
-    "priced_requests",
-    "unpriced_requests",
-    "refused_requests",
-    *TOKEN_COLUMNS,
-    "cost_nano_usd",
-    "counted_nano_usd",
-    "price_list_count",
-)
-
-
 def _read_figures(row: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(row, name) for name in _FIGURES}
+    found: dict[str, Any] = {name: getattr(row, name) for name in FIGURES}
     figures = {name: None if value is None else int(value) for name, value in found.items()}
     return {**figures, "price_list": row.price_list if figures["price_list_count"] == 1 else None}
 

@@ -25,9 +25,10 @@ from sqlalchemy.types import TypeEngine
 
 from toolkit.core.receipts import RECEIPT_COLUMNS
 
-SCHEMA_VERSION = 2
-
 metadata = MetaData()
+
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+"""Ordered by code point, as in SQLite, so that pages and reports of both are the same."""
 
 INSTANT_COLUMNS = frozenset({"admitted_at", "settled_at"})
 JSON_COLUMNS = frozenset({"tags", "units"})
@@ -78,33 +79,38 @@ _CHECKED = (
 _RowId = BigInteger().with_variant(Integer(), "sqlite")
 
 
+def where(condition: str) -> dict[str, Any]:
+    """The arguments of an index over a part of its table, for both databases."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
 def _type(column: str) -> TypeEngine[Any]:
     if column in TEXT_COLUMNS or column in JSON_COLUMNS:
-        return Text()
+        return TEXT
     return Boolean(create_constraint=False) if column in BOOLEAN_COLUMNS else BigInteger()
 
 
-meta = Table("meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
-"""Facts of the database itself: ledger_id, schema, admin token hash."""
+meta = Table("meta", metadata, Column("name", TEXT, primary_key=True), Column("value", TEXT, nullable=False))
+"""Facts of the database itself: ledger_id, the admin token's hash, where its gateway answers."""
 
 organizations = Table(
     "organizations",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("secret", Text, nullable=False),
+    Column("id", TEXT, primary_key=True),
+    Column("secret", TEXT, nullable=False),
 )
 
 keys = Table(
     "keys",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("organization", Text, nullable=False),
-    Column("project", Text),
-    Column("name", Text, nullable=False),
-    Column("role", Text),
+    Column("id", TEXT, primary_key=True),
+    Column("organization", TEXT, nullable=False),
+    Column("project", TEXT),
+    Column("name", TEXT, nullable=False),
+    Column("role", TEXT),
     Column("require_customer", Boolean, nullable=False, default=False),
-    Column("secret_hash", Text, nullable=False, unique=True),
-    Column("hint", Text, nullable=False),
+    Column("secret_hash", TEXT, nullable=False, unique=True),
+    Column("hint", TEXT, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
 )
@@ -113,27 +119,27 @@ caps = Table(
     "caps",
     metadata,
     Column("id", _RowId, primary_key=True, autoincrement=True),
-    Column("organization", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("match_provider", Text),
-    Column("match_model", Text),
-    Column("match_tag", Text),
-    Column("window", Text, nullable=False),
+    Column("organization", TEXT, nullable=False),
+    Column("name", TEXT, nullable=False),
+    Column("scope", TEXT, nullable=False),
+    Column("subject", TEXT, nullable=False),
+    Column("match_provider", TEXT),
+    Column("match_model", TEXT),
+    Column("match_tag", TEXT),
+    Column("window", TEXT, nullable=False),
     Column("limit_nano_usd", BigInteger),
     Column("token_limit", BigInteger),
     Column("request_limit", BigInteger),
     Column("hard_stop", Boolean, nullable=False),
-    Column("admission", Text, nullable=False),
-    Column("on_reach", Text, nullable=False),
-    Column("unpriced", Text, nullable=False),
+    Column("admission", TEXT, nullable=False),
+    Column("on_reach", TEXT, nullable=False),
+    Column("unpriced", TEXT, nullable=False),
     Column("refusal_status", Integer, nullable=False),
-    Column("alert_percents", Text, nullable=False),
+    Column("alert_percents", TEXT, nullable=False),
     Column("version", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
-    Column("updated_by", Text, nullable=False),
+    Column("updated_by", TEXT, nullable=False),
     Column("armed_at", BigInteger),
     sqlite_autoincrement=True,
 )
@@ -143,13 +149,13 @@ audit = Table(
     metadata,
     Column("id", _RowId, primary_key=True, autoincrement=True),
     Column("at", BigInteger, nullable=False),
-    Column("organization", Text, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("object", Text, nullable=False),
-    Column("before", Text),
-    Column("after", Text),
-    Column("reason", Text),
+    Column("organization", TEXT, nullable=False),
+    Column("actor", TEXT, nullable=False),
+    Column("action", TEXT, nullable=False),
+    Column("object", TEXT, nullable=False),
+    Column("before", TEXT),
+    Column("after", TEXT),
+    Column("reason", TEXT),
     sqlite_autoincrement=True,
 )
 
@@ -158,13 +164,13 @@ receipts = Table(
     metadata,
     Column("row_seq", _RowId, primary_key=True),
     *(Column(name, _type(name)) for name in RECEIPT_COLUMNS),
-    Column("trace", Text),
+    Column("trace", TEXT),
     *(CheckConstraint(f"abs({name}) < 9223372036854775807", name=f"{name}_range") for name in _CHECKED),
     Index("receipts_id", "receipt_id", unique=True),
     Index("receipts_operation", "operation_id"),
     Index("receipts_admitted", "organization", "admitted_at"),
     Index("receipts_customer", "organization", "customer", "admitted_at"),
-    Index("receipts_corrects", "corrects", sqlite_where=text("corrects IS NOT NULL")),
+    Index("receipts_corrects", "corrects", **where("corrects IS NOT NULL")),
 )
 """Append-only. `trace` is the decision trace: beside the receipt, outside the chain and the export."""
 
@@ -172,11 +178,11 @@ intents = Table(
     "intents",
     metadata,
     Column("slot", _RowId, primary_key=True),
-    Column("receipt_id", Text, nullable=False),
-    Column("node", Text, nullable=False),
+    Column("receipt_id", TEXT, nullable=False),
+    Column("node", TEXT, nullable=False),
     Column("admitted_at", BigInteger, nullable=False),
-    Column("receipt", Text, nullable=False),
-    Column("trace", Text),
+    Column("receipt", TEXT, nullable=False),
+    Column("trace", TEXT),
 )
 """Calls that were admitted; open are those without a receipt, the others' rows are free to be written over.
 `receipt` is the JSON of the row as far as it is known."""
@@ -184,10 +190,10 @@ intents = Table(
 chain_heads = Table(
     "chain_heads",
     metadata,
-    Column("organization", Text),
-    Column("month", Text),
-    Column("node", Text),
+    Column("organization", TEXT),
+    Column("month", TEXT),
+    Column("node", TEXT),
     Column("chain_seq", BigInteger, nullable=False),
-    Column("row_hash", Text, nullable=False),
+    Column("row_hash", TEXT, nullable=False),
     PrimaryKeyConstraint("organization", "month", "node"),
 )

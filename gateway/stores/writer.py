@@ -1,99 +1,86 @@
-"""The one writer of the ledger: a thread that commits what has gathered since its last commit, in order.
+"""The one writer of the ledger, as the loop sees it: intents, receipts and jobs are queued, and waited for.
 
-An intent is committed before its provider is called and a receipt before the end of its answer leaves; both wait for a
-group commit here, so the disk is asked once for many calls. A job (a change of the control plane) runs in its own
-transaction at its place in the order.
+An intent is committed before its provider is called and a receipt before the end of its answer leaves. While the
+database is away, the spool takes what no armed cap stands over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 import queue
-import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, select
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import Connection
 
-from gateway.stores.linking import linked
-from gateway.stores.open_calls import Slots
-from gateway.stores.tables import chain_heads, intents, receipts
-from toolkit.core.chain import GENESIS
+from gateway.stores.committing import WRITE_INTENTS, Committer
+from gateway.stores.database import Database
+from gateway.stores.entries import Entry, Intent, Job, finish
+from gateway.stores.idempotency import Claim
+from gateway.stores.rows import to_micros
+from gateway.stores.spool import Spool
 from toolkit.core.errors import StoreUnavailable
-from toolkit.core.receipts import RECEIPT_COLUMNS, Receipt
+from toolkit.core.receipts import Receipt
+from toolkit.core.windows import parse_instant
 
 _T = TypeVar("_T")
 _log = logging.getLogger("capline.ledger")
 
 MOST_WAITING = 20_000
-"""Entries that may wait for the disk; beyond it a call is told that the ledger cannot be trusted now."""
-LARGEST_GROUP = 1_000
-BUSY_CALLS = 6
-"""With that many calls open, a commit waits GATHER_S for more of them: one flush of the disk then serves many."""
-GATHER_S = 0.0005
-RETRY_S = 1.0
-"""How often receipts that the disk did not take are offered to it again while nothing else happens."""
+"""Entries that may wait for the database; beyond it the spool takes them."""
+CLOSE_S = 20.0
+"""How long a stop waits for a database that does not answer; its calls are in the spool by then."""
+PATIENCE_S = 5.0
+"""How long a commit may take before its calls go on without it: clients give up soon after."""
 
 
-@dataclass(slots=True)
-class Intent:
-    """A call that was admitted: the JSON of its receipt as far as it is known, and its decision trace."""
+class LedgerWriter(Committer):
+    """Owns the write connection. Create it inside a running loop; `close()` commits what waits and stops.
 
-    receipt_id: str
-    node: str
-    admitted_at: int
-    draft: str
-    trace: str | None
-    committed: asyncio.Future[None]
+    While the database is away, calls under no armed cap go to the spool, and nothing waits for the database but the
+    writer, which asks for it every RETRY_S.
+    """
 
-
-@dataclass(slots=True)
-class Entry:
-    """A finished receipt."""
-
-    receipt: Receipt
-    trace: str | None
-    committed: asyncio.Future[None]
-
-
-@dataclass(slots=True)
-class _Job:
-    """Work with the database in a transaction of its own; its result goes to `done`."""
-
-    work: Callable[[Connection], Any]
-    done: asyncio.Future[Any]
-
-
-class LedgerWriter:
-    """Owns the write connection. Create it inside a running loop; `close()` commits what waits and stops."""
-
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
-        self._loop = loop
-        self._waiting: queue.SimpleQueue[Intent | Entry | _Job | None] = queue.SimpleQueue()
-        self._appender = Appender()
-        self._slots = Slots()
-        self._open_calls = 0
-        self._owed: list[Entry] = []
-        """Receipts of calls that were made and that the disk did not take: the counters have, so they wait for it.
-        There are never more of them than calls that ran when it failed, for none can begin meanwhile."""
-        self.failed: str | None = None
-        """Why the last commit failed, None when it held."""
-        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+    def __init__(
+        self,
+        database: Database,
+        spool: Spool,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        unverifiable_after_s: float,
+    ) -> None:
+        super().__init__(database, loop, self._all_to_spool, unverifiable_after_s=unverifiable_after_s)
+        self.spool = spool
+        self.claims: dict[str, Claim] = {}
+        """Idempotency keys of calls without a receipt, by its id; put there before their intents."""
+        self._armed: set[str] = set()
+        self._unverified: set[str] = set()
+        """Calls whose intents the spool took: their receipts say so."""
         self._thread.start()
 
     def begin(
-        self, receipt_id: str, node: str, admitted_at: int, draft: str, trace: str | None
+        self, receipt_id: str, node: str, admitted_at: int, draft: str, trace: str | None, *, armed: bool
     ) -> asyncio.Future[None]:
-        """Queue an intent; the future is done when it is on disk, or fails with StoreUnavailable."""
-        intent = Intent(receipt_id, node, admitted_at, draft, trace, self._future())
+        """Queue an intent; the future is done when it is on disk.
+
+        Raises:
+            StoreUnavailable: also by the future: the ledger is away and an armed cap stands over the call, or the spool
+                cannot be written either. Nothing may be sent.
+        """
         self._open_calls += 1
-        self._waiting.put(intent)
+        claim = self.claims.get(receipt_id)
+        armed = armed or claim is not None
+        if armed:
+            if self.failed is not None or time.monotonic() - self.good_at > self._unverifiable_after_s:
+                raise StoreUnavailable(f"the ledger is away ({self.failed or 'silent'})")
+            self._armed.add(receipt_id)
+        intent = Intent(receipt_id, node, admitted_at, draft, trace, armed, self._loop.create_future(), claim)
+        self._put(intent)
         return intent.committed
 
     def record(self, receipt: Receipt, trace: str | None, *, closes_intent: bool) -> asyncio.Future[None]:
@@ -101,22 +88,91 @@ class LedgerWriter:
 
         `closes_intent` is False for what was refused before any intent.
         """
-        entry = Entry(receipt, trace, self._future())
+        name = receipt.receipt_id
+        armed = name in self._armed
+        self._armed.discard(name)
+        if name in self._unverified:
+            self._unverified.discard(name)
+            receipt = replace(receipt, verified=False)
+        entry = Entry(receipt, trace, armed, self._loop.create_future(), self._freed(receipt))
         self._open_calls -= closes_intent
-        self._waiting.put(entry)
+        self._put(entry)
         return entry.committed
 
-    async def run(self, work: Callable[[Connection], _T]) -> _T:
-        """Run `work` in a transaction of its own, after all that was queued before it. Its errors are raised here."""
+    def _freed(self, receipt: Receipt) -> Claim | None:
+        """The idempotency key that a receipt frees."""
+        claim = self.claims.pop(receipt.receipt_id, None)
+        if claim is None:
+            return None
+        claim.status = receipt.status
+        return claim if claim.is_free else None
+
+    def _put(self, item: Intent | Entry) -> None:
+        if self.failed is not None or self._waiting.qsize() > MOST_WAITING:
+            self._to_spool(item)
+        else:
+            self._waiting.put(item)
+
+    def _to_spool(self, item: Intent | Entry) -> None:
+        """What the database does not take. An armed call's intent is refused, its receipt is kept."""
+        if item.spooled:
+            return
+        item.spooled = True
+        if not isinstance(item, Intent):
+            self.spool.put(item)
+        elif item.armed:
+            finish(item.committed, None, StoreUnavailable("the ledger did not take the write"))
+        else:
+            self._unverified.add(item.receipt_id)
+            self.spool.put(item)
+
+    def watch(self) -> None:
+        """Called about once a second on the loop: a database that does not answer is away, whatever it may do later."""
+        trying = self._trying
+        if trying is None or time.monotonic() - trying[0] < PATIENCE_S:
+            return
+        if self.failed is None:
+            self.failed = "slow"
+            _log.error("the ledger has not answered for %d s", PATIENCE_S)
+        waiting: list[Intent | Entry] = [*trying[1]]
+        self._trying = (trying[0], ())
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._waiting.get_nowait()
+                if isinstance(item, Job):
+                    finish(item.done, None, StoreUnavailable("the ledger does not answer"))
+                elif item is None:
+                    self._waiting.put(None)
+                    break
+                else:
+                    waiting.append(item)
+        for item in waiting:
+            self._to_spool(item)
+
+    def run(self, work: Callable[[Connection], _T]) -> asyncio.Future[_T]:
+        """Run `work` in a transaction of its own, after all that was queued before it; await its result or error."""
         done: asyncio.Future[_T] = self._loop.create_future()
-        self._waiting.put(_Job(work, done))
-        return await done
+        if self.failed == "slow":
+            done.set_exception(StoreUnavailable("the ledger does not answer"))
+        else:
+            self._waiting.put(Job(work, done))
+        return done
 
     async def read(self, work: Callable[[Connection], _T]) -> _T:
         """Run a query beside the writer, in a thread and on a connection of its own."""
 
         def run() -> _T:
-            with self._engine.connect() as connection:
+            with self._database.engine.connect() as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)
+
+    async def read_here(self, work: Callable[[Connection], _T]) -> _T:
+        """The same on the ledger as it is at this place in the order: after all that was queued, before what comes."""
+        connection = await self.run(lambda _: self._database.snapshot())
+
+        def run() -> _T:
+            with connection:
                 return work(connection)
 
         return await asyncio.to_thread(run)
@@ -132,193 +188,25 @@ class LedgerWriter:
         why = traces if traces is not None else [None] * len(done)
         self._appender.append(connection, list(zip(done, why, strict=True)))
 
+    def reopen_in_job(self, connection: Connection, draft: Mapping[str, Any], trace: str | None) -> None:
+        """Write the intent of a call that the spool took, inside a job."""
+        name = str(draft["receipt_id"])
+        admitted_at = to_micros(parse_instant(draft["admitted_at"]))
+        slot = self._slots.take(connection, name)
+        row = (slot, name, draft["node"], admitted_at, json.dumps(draft), trace)
+        WRITE_INTENTS.run(connection, [row])
+
     async def close(self) -> None:
-        """Commit what waits, then stop the thread."""
+        """Commit what waits, or spool it, then stop both threads."""
         self._waiting.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSE_S)
+        await self.spool.close()
 
     @property
     def backlog(self) -> int:
         """Entries that wait for the disk."""
-        return self._waiting.qsize() + len(self._owed)
+        return self._waiting.qsize()
 
-    def _future(self) -> asyncio.Future[None]:
-        if self._waiting.qsize() > MOST_WAITING:
-            raise StoreUnavailable(f"{MOST_WAITING} ledger entries wait for the disk already")
-        return self._loop.create_future()
-
-    def _run(self) -> None:
-        with self._engine.connect() as connection:
-            while True:
-                try:
-                    item = self._waiting.get(timeout=RETRY_S if self._owed else None)
-                except queue.Empty:
-                    self._commit(connection, ())
-                    continue
-                if self._open_calls >= BUSY_CALLS:
-                    time.sleep(GATHER_S)
-                group: list[Intent | Entry] = []
-                while item is not None and not isinstance(item, _Job):
-                    group.append(item)
-                    if len(group) >= LARGEST_GROUP or self._waiting.empty():
-                        break
-                    item = self._waiting.get()
-                if group or self._owed:
-                    self._commit(connection, group)
-                if isinstance(item, _Job):
-                    self._do(connection, item)
-                elif item is None:
-                    return
-
-    def _commit(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
-        owed, self._owed = self._owed, []
-        self._try(connection, [*owed, *group])
-
-    def _try(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
-        heads = dict(self._appender.heads)
-        try:
-            self._write(connection, group)
-            connection.commit()
-        except Exception as error:
-            connection.rollback()
-            self._appender.heads = heads
-            self._give_back(group, Intent)
-            if isinstance(error, IntegrityError | ValueError | ArithmeticError) and len(group) > 1:
-                for entry in group:  # one bad row must not take its neighbours with it
-                    self._try(connection, [entry])
-                return
-            if isinstance(error, OperationalError):
-                self._owed += [
-                    item for item in group if isinstance(item, Entry) and item.receipt.status != "refused"
-                ]
-            self.failed = type(error).__name__
-            _log.error("ledger commit of %d entries failed: %s", len(group), self.failed)
-            self._resolve(group, StoreUnavailable(f"the ledger did not take the write ({self.failed})"))
-            return
-        self.failed = None
-        self._give_back(group, Entry)
-        self._resolve(group, None)
-
-    def _write(self, connection: Connection, group: Sequence[Intent | Entry]) -> None:
-        begun = [
-            (
-                self._slots.take(connection, item.receipt_id),
-                item.receipt_id,
-                item.node,
-                item.admitted_at,
-                item.draft,
-                item.trace,
-            )
-            for item in group
-            if isinstance(item, Intent)
-        ]
-        if begun:
-            _WRITE_INTENTS.run(connection, begun)
-        done = [(item.receipt, item.trace) for item in group if isinstance(item, Entry)]
-        if done:
-            self._appender.append(connection, done)
-
-    def _give_back(self, group: Sequence[Intent | Entry], over: type[Intent | Entry]) -> None:
+    def _all_to_spool(self, group: Sequence[Intent | Entry]) -> None:
         for item in group:
-            if isinstance(item, over):
-                self._slots.give_back(item.receipt.receipt_id if isinstance(item, Entry) else item.receipt_id)
-
-    def _do(self, connection: Connection, job: _Job) -> None:
-        heads = dict(self._appender.heads)
-        try:
-            result = job.work(connection)
-            connection.commit()
-        except Exception as error:
-            connection.rollback()
-            self._appender.heads = heads
-            self._loop.call_soon_threadsafe(_finish, job.done, None, error)
-            return
-        self._loop.call_soon_threadsafe(_finish, job.done, result, None)
-
-    def _resolve(self, group: Sequence[Intent | Entry], error: Exception | None) -> None:
-        self._loop.call_soon_threadsafe(_finish_all, [item.committed for item in group], error)
-
-
-class Appender:
-    """Appends receipts to their chains; keeps the head of each chain that it has extended."""
-
-    def __init__(self) -> None:
-        self.heads: dict[tuple[str, str, str], tuple[int, str]] = {}
-
-    def append(self, connection: Connection, done: Sequence[tuple[Receipt, str | None]]) -> None:
-        """Link and insert receipts, each with its trace, in order, within the caller's transaction."""
-        rows: list[Sequence[Any]] = []
-        touched: set[tuple[str, str, str]] = set()
-        for receipt, trace in done:
-            at = receipt.admitted_at
-            own = (receipt.organization, f"{at.year:04d}-{at.month:02d}", receipt.node)
-            seq, head = self.heads.get(own) or _stored_head(connection, own)
-            row_hash, values = linked(receipt, trace, seq + 1, head)
-            self.heads[own] = (seq + 1, row_hash)
-            touched.add(own)
-            rows.append(values)
-        _INSERT_RECEIPTS.run(connection, rows)
-        _SET_HEADS.run(connection, [(*own, *self.heads[own]) for own in touched])
-
-
-def _finish_all(futures: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    for future in futures:
-        _finish(future, None, error)
-
-
-def _finish(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def _stored_head(connection: Connection, own: tuple[str, str, str]) -> tuple[int, str]:
-    organization, month, node = own
-    found = connection.execute(
-        select(chain_heads.c.chain_seq, chain_heads.c.row_hash).where(
-            chain_heads.c.organization == organization,
-            chain_heads.c.month == month,
-            chain_heads.c.node == node,
-        )
-    ).first()
-    return (found.chain_seq, found.row_hash) if found is not None else (0, GENESIS)
-
-
-class _ManyRows:
-    """One statement for many rows, its text made once per count.
-
-    The driver lets go of the interpreter at every step of a statement and must win it back from the event loop, so a
-    group is a handful of steps, not one for each row.
-    """
-
-    def __init__(self, head: str, row: str, tail: str = "") -> None:
-        self._head, self._row, self._tail = head, row, tail
-        self._texts: dict[int, str] = {}
-
-    def run(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-        """Execute for all rows, MOST_ROWS at a time."""
-        for start in range(0, len(rows), MOST_ROWS):
-            part = rows[start : start + MOST_ROWS]
-            text = self._texts.get(len(part))
-            if text is None:
-                text = self._texts[len(part)] = self._head + ",".join([self._row] * len(part)) + self._tail
-            connection.exec_driver_sql(text, tuple(chain.from_iterable(part)))
-
-
-def _inserted(table: Table, names: Sequence[str], tail: str = "", verb: str = "INSERT") -> _ManyRows:
-    head = f"{verb} INTO {table.name} ({', '.join(names)}) VALUES "
-    return _ManyRows(head, f"({','.join('?' * len(names))})", tail)
-
-
-MOST_ROWS = 64
-_WRITE_INTENTS = _inserted(intents, intents.columns.keys(), verb="INSERT OR REPLACE")
-_INSERT_RECEIPTS = _inserted(receipts, (*RECEIPT_COLUMNS, "trace"))
-_SET_HEADS = _inserted(
-    chain_heads,
-    chain_heads.columns.keys(),
-    " ON CONFLICT (organization, month, node)"
-    " DO UPDATE SET chain_seq = excluded.chain_seq, row_hash = excluded.row_hash",
-)
+            self._to_spool(item)

@@ -8,8 +8,8 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -504,29 +504,67 @@ def test_sigterm_lets_every_running_call_end(provider: DemoProviderProcess, tmp_
         assert heard == {operation for operation, left in operations.items() if not left}
 
 
+def hanging(gateway: GatewayProcess) -> tuple[socket.socket, socket.socket]:
+    """A call whose provider never answers, and a stream that has begun and hangs then; both run."""
+    calls = connect(gateway), connect(gateway)
+    for connection, body, order in zip(
+        calls, (chat_body(), chat_body(stream=True)), ("Fault: hang", "Chunk-Delay-Ms: 60000"), strict=True
+    ):
+        connection.sendall(head(gateway, len(body), f"X-Demo-{order}") + body)
+    until(lambda: gateway.metric("capline_in_flight") == 2, "both calls run")
+    return calls
+
+
+def broken(connections: Iterable[socket.socket]) -> bool:
+    """Whether each ended without the end of an answer."""
+    for connection in connections:
+        with connection, connection.makefile("rb") as answer, suppress(ConnectionError):
+            got = answer.read()
+            if b"[DONE]" in got or got.endswith(b"0\r\n\r\n"):
+                return False
+    return True
+
+
 def test_a_stop_waits_no_longer_than_told_and_leaves_every_receipt(
     provider: DemoProviderProcess, tmp_path: Path
 ) -> None:
-    """After CAPLINE_DRAIN_S nobody is answered any more; what answers within as long again is still metered."""
+    """After CAPLINE_DRAIN_S what still runs breaks off, and its receipt says so before the process ends."""
     with running(tmp_path, provider.url, CAPLINE_DRAIN_S="1") as gateway:
-        body = chat_body()
-        connections = [connect(gateway) for _ in range(2)]
-        for connection, order in zip(connections, ("Fault: hang", "Delay-Ms: 1600"), strict=True):
-            connection.sendall(head(gateway, len(body), f"X-Demo-{order}") + body)
-        until(lambda: gateway.metric("capline_in_flight") == 2, "both calls run")
+        calls = hanging(gateway)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait(10) == 0
-        for connection in connections:
-            with connection, connection.makefile("rb") as answer:
-                assert b" 200 " not in answer.read()
+        assert broken(calls)
         gateway.start()
         assert gateway.api("GET", "/health").json()["closed_at_start"] == 0
-        by_status = {row["status"]: row for row in gateway.receipts()}
-        assert set(by_status) == {"abandoned", "served"}
-        for row in by_status.values():
-            assert row["client_left"]
-        lost = by_status["abandoned"]
-        assert lost["counted_nano_usd"] == lost["hold_nano_usd"] > 0
+        rows = gateway.receipts()
+        assert [row["status"] for row in rows] == ["abandoned"] * 2
+        assert all(row["counted_nano_usd"] == row["hold_nano_usd"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("last", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_a_second_signal_ends_it_at_once_and_the_next_start_abandons_what_ran(
+    provider: DemoProviderProcess, tmp_path: Path, last: str
+) -> None:
+    """As a container is stopped whose grace is shorter than its calls: a call that ends in time is whole."""
+    with running(tmp_path, provider.url) as gateway:
+        gateway.make_cap(scope="organization", subject="default", limit_usd="5")
+        calls = hanging(gateway)
+        threads, answers = in_threads(
+            lambda: gateway.post(CHAT, chat_body(), headers={"X-Demo-Delay-Ms": "700"})
+        )
+        until(lambda: gateway.metric("capline_in_flight") == 3, "all calls run")
+        gateway.signal(signal.SIGTERM)
+        threads[0].join()
+        assert answers[0].status_code == 200
+        gateway.signal(signal.Signals[last])
+        assert gateway.wait(5) == (-9 if last == "SIGKILL" else 128 + signal.Signals[last])
+        assert broken(calls)
+        gateway.start()
+        assert gateway.api("GET", "/health").json()["closed_at_start"] == 2
+        rows = gateway.receipts()
+        assert [row["status"] for row in rows] == ["served", "abandoned", "abandoned"]
+        probe = gateway.receipt(gateway.chat().headers["x-capline-request-id"])
+        assert probe["trace"][0]["spent_nano_usd"] == sum(row["counted_nano_usd"] for row in rows)
 
 
 @pytest.mark.parametrize("ending", ["SIGTERM", "kill -9"])

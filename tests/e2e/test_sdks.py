@@ -398,47 +398,39 @@ def test_a_busy_cap_is_waited_for(gateway: GatewayProcess, relay: CountingRelay,
     assert (refused["http_status"], refused["cost_nano_usd"], refused["customer"]) == (429, None, "busy")
 
 
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
 def test_a_ledger_that_cannot_be_written_is_waited_for(
-    provider: DemoProviderProcess, gateway: GatewayProcess
+    provider: DemoProviderProcess, gateway: GatewayProcess, relay: CountingRelay, sdk: str
 ) -> None:  # R109
-    """Another process keeps the database to itself for longer than SQLite waits: nothing is sent, and the SDKs come
+    """Another process keeps the database to itself for longer than SQLite waits: nothing is sent, and the SDK comes
     again after a second."""
-    cap = gateway.make_cap(scope="organization", subject="default", limit_usd="1000")
+    gateway.make_cap(scope="organization", subject="default", limit_usd="1000")
     received, rows = provider.received(), len(gateway.receipts())
-    answers: dict[str, list[Dump]] = {}
-
-    def ask(sdk: str, url: str) -> None:
-        answers[sdk] = ASK[sdk](url, gateway.secret, ONE[sdk])
-
-    with counting_relay(gateway.port) as first, counting_relay(gateway.port) as second:
-        asking = [
-            threading.Thread(target=ask, args=("openai", first.url)),
-            threading.Thread(target=ask, args=("anthropic", second.url)),
-        ]
-        with closing(sqlite3.connect(gateway.database, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            for thread in asking:
-                thread.start()
-            until(
-                lambda: gateway.metric("capline_refusals_total", code="budget_unverifiable") >= 2,
-                "both calls are refused",
-                30,
-            )
-            assert gateway.metric("capline_ledger_failing") == 1
-            assert gateway.api("GET", "/health").json()["status"] == "degraded"
-            assert provider.received() == received
-            other.execute("ROLLBACK")
-        for thread in asking:
-            thread.join()
-        assert (first.requests, second.requests) == (2, 2)
-    assert set(answers) == {"openai", "anthropic"}
-    assert provider.received() == received + 2
-    served = [row for row in gateway.receipts()[rows:] if row["status"] == "served"]
-    assert len(served) == 2
+    refused = gateway.metric("capline_refusals_total", code="budget_unverifiable")
+    answers: list[Dump] = []
+    asking = threading.Thread(target=lambda: answers.extend(ASK[sdk](relay.url, gateway.secret, ONE[sdk])))
+    with closing(sqlite3.connect(gateway.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        asking.start()
+        until(
+            lambda: gateway.metric("capline_refusals_total", code="budget_unverifiable") > refused,
+            "the call is refused",
+            30,
+        )
+        assert gateway.metric("capline_ledger_failing") == 1
+        assert gateway.api("GET", "/health").json()["status"] == "degraded"
+        assert provider.received() == received
+        other.execute("ROLLBACK")
+    asking.join()
+    # A retry may come before the gateway has asked the ledger again.
+    refusals = gateway.metric("capline_refusals_total", code="budget_unverifiable") - refused
+    assert relay.requests == refusals + 1
+    assert len(answers) == 1
+    assert provider.received() == received + 1
+    assert [row["status"] for row in gateway.receipts()[rows:]].count("served") == 1
     # The refused attempts gave their holds back.
     assert gateway.metric("capline_held_nano_usd") == 0
     assert gateway.api("GET", "/health").json()["status"] == "ok"
-    gateway.delete_cap(cap)
 
 
 CHAT_TOOL_CALLS = {

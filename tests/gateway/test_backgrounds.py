@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -390,6 +389,7 @@ async def test_a_background_stream_that_breaks_after_its_client_left_is_asked_fo
     assert (receipt["status"], receipt["cost_nano_usd"]) == ("served", COST)
 
 
+@pytest.mark.sqlite
 async def test_a_gateway_that_is_killed_within_a_stream_asks_for_its_end(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path
 ) -> None:
@@ -435,6 +435,7 @@ def copied(gateway: Harness, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.sqlite
 async def test_a_killed_gateway_goes_on_asking(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path
 ) -> None:
@@ -459,6 +460,7 @@ async def test_a_killed_gateway_goes_on_asking(
         assert len(explained["trace"]) == 1
 
 
+@pytest.mark.sqlite
 async def test_a_run_whose_time_is_up_while_nobody_ran_is_abandoned_and_corrected(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path
 ) -> None:
@@ -476,6 +478,7 @@ async def test_a_run_whose_time_is_up_while_nobody_ran_is_abandoned_and_correcte
         assert taken(after) == (COST, 0)
 
 
+@pytest.mark.sqlite
 async def test_an_abandoned_run_is_asked_for_after_a_restart(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path
 ) -> None:
@@ -499,6 +502,7 @@ async def test_an_abandoned_run_is_asked_for_after_a_restart(
         assert (runs.looks(), stored(again), taken(again)) == (before, 0, (COST, 0))
 
 
+@pytest.mark.sqlite
 async def test_a_run_keeps_the_address_and_the_key_of_its_first_call(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path
 ) -> None:
@@ -557,6 +561,7 @@ async def test_a_late_end_without_a_cost_leaves_the_abandoned_row_as_it_is(
     assert await gateway.receipts() == rows
 
 
+@pytest.mark.sqlite
 async def test_a_correction_that_was_the_last_thing_before_a_kill_is_not_made_again(
     gateway: Harness, provider: BackgroundProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,4 +603,3 @@ async def test_a_late_end_that_an_operator_settled_first_is_not_counted_twice(
     await until(forgotten)
     assert len(await gateway.receipts()) == 2
     assert taken(gateway) == settled
-    assert timedelta(hours=24) == followed.LONGEST

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.steadiness import Steadiness
 from tests.support.gateway import Harness
 from tests.support.provider import Reply, chat_answer
 
@@ -178,13 +179,15 @@ async def test_a_customer_that_looks_like_anything_is_only_itself(gateway: Harne
 
 
 async def test_a_new_period_starts_at_zero_without_any_job_and_closed_counters_go(gateway: Harness) -> None:
+    ledger, clock = gateway.gateway.running.services.ledger, gateway.clock
+    ledger.steadiness = Steadiness(clock.at, lambda: clock.at.timestamp())  # both clocks run alike
     await gateway.make_cap(limit_usd="1", window="day")  # R036, R041, R042
     gateway.clock.at = datetime(2026, 12, 1, 23, 59, 59, 999_999, tzinfo=UTC)
     await spend(gateway, "a", 10)
     assert (await gateway.chat(customer="a")).status_code == 402
     gateway.clock.advance(microseconds=1)
     assert (await gateway.chat(customer="a")).status_code == 200
-    counters = gateway.gateway.running.services.ledger.counters
+    counters = ledger.counters
     assert {key.period for key in tuple(counters.keys())} == {"2026-12-01", "2026-12-02"}
     gateway.clock.advance(days=3)
     assert (await gateway.chat(customer="a")).status_code == 200

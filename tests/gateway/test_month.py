@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.month_model import held_apart, judged_apart, live, recorded
 
+pytestmark = pytest.mark.sqlite  # verdicts are the counters', whatever keeps the receipts
 SLICE = 20_000
 """Calls of the month that are sent in CI; `make bench` sends all of them."""
 

@@ -8,10 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.stores.database import Database, open_database
 from gateway.stores.open_calls import Slots, open_calls
 from tests.support.gateway import Harness, running_gateway
 from tests.support.provider import Reply, Seen
+
+pytestmark = pytest.mark.sqlite
 
 
 def stored(path: Path, query: str) -> list[Any]:

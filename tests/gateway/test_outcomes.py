@@ -233,16 +233,6 @@ async def test_a_client_that_leaves_does_not_stop_the_metering(gateway: Harness)
     )
 
 
-async def test_a_call_that_never_ends_is_abandoned_at_its_hold(gateway: Harness) -> None:
-    services = gateway.gateway.running.services
-    object.__setattr__(services.settings, "hold_ttl_s", 0)
-    gateway.provider.script = lambda seen: Reply(body=b"", gate=asyncio.Event())
-    reply = await gateway.chat(customer="a")
-    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "provider_unreachable")
-    receipt = await last(gateway)
-    assert (receipt["status"], receipt["counted_nano_usd"]) == ("abandoned", receipt["hold_nano_usd"])
-
-
 async def test_provider_prefixes_pick_the_provider_and_are_stripped(gateway: Harness) -> None:
     assert (await gateway.chat(model="openai/m-small")).status_code == 200
     assert json.loads(gateway.provider.seen[-1].body)["model"] == "m-small"

@@ -7,10 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.support.gateway import Harness, running_gateway
 from tests.support.provider import Reply, Seen
 
 
+@pytest.mark.sqlite
 async def test_an_open_call_becomes_abandoned_with_the_trace_of_its_admission(
     gateway: Harness, tmp_path: Path
 ) -> None:

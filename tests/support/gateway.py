@@ -16,6 +16,7 @@ from gateway.settings import Provider, Settings
 from tests.support.clock import ManualClock
 from tests.support.prices import write_list
 from tests.support.provider import ScriptedProvider
+from tests.support.stores import stores
 
 ADMIN = "test-admin-token"
 
@@ -130,8 +131,9 @@ async def running_gateway(
     if not prices.is_dir():
         write_list(prices, rows)
     chosen = {
-        "database_url": f"sqlite:///{folder}/capline.db",
+        "database_url": stores.url(folder),
         "var_dir": folder,
+        "spool_dir": folder / "spool",
         "prices_dir": prices,
         "admin_token": ADMIN,
         "providers": PROVIDERS,

@@ -9,6 +9,7 @@ import polars as pl
 
 import toolkit as tk
 from gateway.settings import Settings
+from tests.support.clock import ManualClock
 from tests.support.gateway import running_gateway
 from tests.support.month import MonthDriver
 from toolkit.core.caps import Cap
@@ -29,8 +30,8 @@ def recorded(first: int, calls: int) -> pl.DataFrame:
 
 async def live(folder: Path, rows: pl.DataFrame, caps: list[CapFields]) -> pl.DataFrame:
     """What a gateway with these armed caps did with each call: one row a receipt."""
-    async with running_gateway(folder, prices_dir=Settings(providers=()).prices_dir) as gateway:
-        gateway.clock.at = rows["admitted_at"].min()
+    prices, clock = Settings(providers=()).prices_dir, ManualClock(rows["admitted_at"].min())
+    async with running_gateway(folder, prices_dir=prices, clock=clock) as gateway:
         for cap in caps:
             await gateway.make_cap(**cap)
         driver = MonthDriver(gateway.gateway, gateway.clock, gateway.provider, gateway.secret)

@@ -13,10 +13,11 @@ from gateway.upstream import BrokenOff, NotReached
 
 @dataclass
 class Reply:
-    """What the provider does with one call. `gate` holds the answer back until it is set."""
+    """What the provider does with one call. `gate` holds the answer back until it is set, one among the chunks the
+    rest of it."""
 
     body: bytes = b""
-    chunks: list[bytes] = field(default_factory=list)
+    chunks: list[bytes | asyncio.Event] = field(default_factory=list)
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(
         default_factory=lambda: [(b"content-type", b"application/json")]
@@ -53,7 +54,10 @@ class ScriptedAnswer:
         if self._reply.chunks:
             for chunk in self._reply.chunks:
                 await asyncio.sleep(0)
-                yield chunk
+                if isinstance(chunk, asyncio.Event):
+                    await chunk.wait()
+                else:
+                    yield chunk
         elif self._reply.body:
             yield self._reply.body
         if self._reply.fault == "cut":

@@ -19,7 +19,7 @@ import toolkit as tk
 from tests.support.exports import Export, abandoned, chained, correction, refused, served
 from toolkit.loading import _unite
 from toolkit.sources import read
-from toolkit.sources.common import blob_of
+from toolkit.sources.files import blob_of
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "exports"
 TRAPS = DATA / "traps"

@@ -19,6 +19,15 @@ GENESIS = "0" * 64
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
+def footer_hash(footer: Mapping[str, Any]) -> str:
+    """What an export's footer says of itself in `footer_sha256`: the SHA-256 of its other fields.
+
+    Canonical JSON as below, but its sums have no bound.
+    """
+    said = {name: value for name, value in footer.items() if name != "footer_sha256"}
+    return hashlib.sha256(_encode(said).encode()).hexdigest()
+
+
 def canonical(row: Mapping[str, Any]) -> bytes:
     """The canonical JSON of a row without its `row_hash`: keys sorted by code point, no spaces, UTF-8.
 

@@ -73,6 +73,11 @@ class Claim(NamedTuple):
     floor_limit: int | None
     after_limit: int | None
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether some armed cap stands behind this counter."""
+        return (self.reserve_limit, self.floor_limit, self.after_limit) != (None, None, None)
+
 
 def passes(claim: Claim, balance: Balance) -> bool:
     """Whether one counter has room for one claim: the predicate that every store repeats (contract §7)."""

@@ -6,27 +6,18 @@ is text or an integer until it is nano-USD, and a frame is built only from value
 
 from __future__ import annotations
 
-import csv
-import gzip
-import hashlib
-import io
 import json
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from toolkit.core.errors import LoadError
 from toolkit.frames import INSTANT, RECEIPT_SCHEMA
-
-MOST_BYTES = 4 * 1024**3
-"""The largest file, unpacked, that is read into memory."""
 
 LARGEST_INTEGER = 2**53 - 1
 PART_SCHEMA = pl.Schema({**RECEIPT_SCHEMA, "line": pl.Int64(), "snapshot": INSTANT})
@@ -36,7 +27,6 @@ _REQUIRED = ("receipt_id", "admitted_at", "settled_at", "organization", "status"
 _STATUSES = ("served", "refused", "failed", "abandoned")
 _SIGNED = ("counted_nano_usd", "counted_tokens")
 _INSTANT_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z", re.ASCII)
-_GZIP = b"\x1f\x8b"
 
 
 class Rejected(NamedTuple):
@@ -49,19 +39,6 @@ class Rejected(NamedTuple):
 
 class Unproven(LoadError):
     """An export without its header or footer: nothing in it is wrong, and nothing says that it is whole."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
-    """One file in memory: `content` unpacked, `sha256` of the bytes on disk.
-
-    `promised` is the hash that a `.sha256` file beside it names, null where there is none.
-    """
-
-    name: str
-    sha256: str
-    content: bytes
-    promised: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,33 +55,6 @@ class Part:
     header: Mapping[str, Any] | None = None
     footer: Mapping[str, Any] | None = None
     complete: bool | None = None
-
-
-def read_blob(path: Path) -> Blob:
-    """A file's bytes, unpacked when they are gzip. Raises LoadError when it cannot be read whole."""
-    sidecar = path.with_name(path.name + ".sha256")
-    try:
-        packed = path.read_bytes()
-        promised = sidecar.read_text("ascii").split()[0] if sidecar.is_file() else None
-    except (OSError, UnicodeDecodeError, IndexError) as error:
-        raise LoadError(f"cannot be read: {error}", file=str(path)) from error
-    return blob_of(str(path), packed, promised=promised)
-
-
-def blob_of(name: str, packed: bytes, *, promised: str | None = None) -> Blob:
-    """Bytes that are already here, as `read_blob` would return them."""
-    content = _unpacked(name, packed) if packed.startswith(_GZIP) else packed
-    if len(content) > MOST_BYTES:
-        raise LoadError(f"is larger than {MOST_BYTES:,} bytes", file=name)
-    return Blob(name=name, sha256=hashlib.sha256(packed).hexdigest(), content=content, promised=promised)
-
-
-def lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Non-empty lines with their number from 1, without line ends and byte order mark."""
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        text = line.removesuffix(b"\r")
-        if text:
-            yield number, text
 
 
 def json_object(line: bytes) -> dict[str, Any]:
@@ -124,24 +74,6 @@ def json_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("is no JSON object")
     return value
-
-
-def csv_rows(name: str, content: bytes, *, first_line: int) -> Iterator[tuple[int, list[str]]]:
-    """CSV records with the line each starts on; `content` starts on `first_line`. LoadError when broken."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = first_line + content.count(b"\n", 0, error.start)
-        raise LoadError(f"not UTF-8 at byte {error.start + 1}", file=name, line=line) from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    starts = first_line
-    try:
-        for cells in reader:
-            if cells:
-                yield starts, cells
-            starts = first_line + reader.line_num
-    except csv.Error as error:
-        raise LoadError(f"not CSV: {error}", file=name, line=starts) from error
 
 
 def typed(
@@ -165,17 +97,17 @@ def typed(
     return pl.DataFrame(series), tuple(bad[index] for index in sorted(bad))
 
 
-def typed_parquet(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Rejected, ...]]:
+def typed_parquet(frame: pl.DataFrame, *, first_line: int = 1) -> tuple[pl.DataFrame, tuple[Rejected, ...]]:
     """The same checks for a frame that has `RECEIPT_SCHEMA` already; `line` is the row number."""
-    numbered = frame.with_row_index("line", offset=1).with_columns(
+    numbered = frame.with_row_index("line", offset=first_line).with_columns(
         pl.col("line").cast(pl.Int64), pl.lit(None, dtype=INSTANT).alias("snapshot")
     )
     bad: dict[int, Rejected] = {}
     for column in RECEIPT_SCHEMA:
         if _is_suspect(frame[column]):
             for index, reason in _wrong_value(column, frame[column].to_list()):
-                bad.setdefault(index, Rejected(index + 1, column, reason))
-    kept = numbered.filter(~pl.col("line").is_in([index + 1 for index in bad])) if bad else numbered
+                bad.setdefault(index, Rejected(first_line + index, column, reason))
+    kept = numbered.filter(~pl.col("line").is_in([first_line + index for index in bad])) if bad else numbered
     return kept.select(PART_SCHEMA.names()), tuple(bad[index] for index in sorted(bad))
 
 
@@ -274,11 +206,3 @@ def _is_quantity(value: Any) -> bool:
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number")
-
-
-def _unpacked(name: str, packed: bytes) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
-            return stream.read(MOST_BYTES + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise LoadError(f"is gzip that does not unpack, cut off? {error}", file=name) from error

@@ -31,7 +31,8 @@ from toolkit.core.money import LARGEST_NANO_USD, NANO_PER_USD
 from toolkit.core.receipts import RECEIPT_COLUMNS, usage_columns
 from toolkit.core.usage import Usage, UsageProblem
 from toolkit.core.windows import instant_text, parse_instant
-from toolkit.sources.common import Blob, Part, Rejected, json_object, lines_of, typed
+from toolkit.sources.common import Part, Rejected, json_object, typed
+from toolkit.sources.files import Blob
 
 KIND = "litellm_spend_logs"
 SIGNATURE = frozenset(("request_id", "spend", "startTime", "custom_llm_provider"))
@@ -56,7 +57,7 @@ def read_spend_logs(blob: Blob) -> Part:
     numbers: list[int] = []
     snapshots: list[str | None] = []
     rejected: list[Rejected] = []
-    for number, line in lines_of(blob.content):
+    for number, line in blob.lines():
         try:
             raw = json_object(line)
             row, written = _receipt(raw), _instant(raw, "updated_at") if raw.get("updated_at") else None

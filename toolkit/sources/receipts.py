@@ -7,236 +7,117 @@ caller's word.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
-from toolkit.core.chain import RECIPE
+from toolkit.core.chain import RECIPE, footer_hash
 from toolkit.core.errors import LoadError
-from toolkit.core.receipts import RECEIPT_COLUMNS
-from toolkit.frames import RECEIPT_SCHEMA, conform
-from toolkit.sources.common import (
-    Blob,
-    Part,
-    Rejected,
-    Unproven,
-    csv_rows,
-    json_object,
-    lines_of,
-    typed,
-    typed_parquet,
-)
+from toolkit.sources.common import Part, Rejected, Unproven
+from toolkit.sources.files import Blob
+from toolkit.sources.receipt_forms import Form, Parquet
 
 KIND = "receipts"
 SAMPLE_KIND = "sample"
-HEADER_KEY = "capline.header"
-FOOTER_KEY = "capline.footer"
-GUARDED = ("=", "+", "-", "@", "'", "\t", "\r")
-"""A CSV cell that begins with one of these has a `'` before it, so that no spreadsheet runs it."""
 
-_COLUMNS = frozenset(RECEIPT_COLUMNS)
-_in_order = itemgetter(*RECEIPT_COLUMNS)
-_WORDS = {"true": True, "false": False}
+_FOOTER = frozenset({"rows", "cost_nano_usd", "counted_nano_usd", "next_seq", "sha256", "footer_sha256"})
+_SUMS = ("cost_nano_usd", "counted_nano_usd")
 _NO_FOOTER = "has no footer: it is cut off or plain; export it again, or pass strict=False to take the part"
 
 
-def read_jsonl(blob: Blob) -> Part:
-    """An export as JSON lines: header, one row a line, footer."""
-    lines = list(lines_of(blob.content))
-    header = _header(lines[0][1]) if lines else None
-    footer = _footer(lines[-1][1]) if len(lines) > 1 else None
-    body = lines[header is not None : len(lines) - (footer is not None)]
-    numbers: list[int] = []
-    rows: list[tuple[Any, ...]] = []
-    rejected: list[Rejected] = []
-    for number, line in body:
-        try:
-            row = json_object(line)
-        except ValueError as error:
-            rejected.append(Rejected(number, None, str(error)))
-            continue
-        if wrong := _wrong_columns(row):
-            rejected.append(Rejected(number, *wrong))
-        else:
-            numbers.append(number)
-            rows.append(_in_order(row))
-    frame, mistyped = typed(_columns(RECEIPT_COLUMNS, rows), numbers)
-    return _part(blob, frame, (*rejected, *mistyped), header, footer, _hash_before_last_line(blob.content))
+class Export:
+    """One file of receipts, read batch by batch in steady memory.
 
+    `rejected`, `faults` and `complete` are known once all batches were read.
+    """
 
-def read_csv(blob: Blob) -> Part:
-    """An export as CSV: header and footer stand in lines that begin with `# `; an empty cell is null."""
-    content = blob.content.removeprefix(b"\xef\xbb\xbf")
-    first, _, rest = content.partition(b"\n")
-    header = _header(first.removeprefix(b"# ")) if first.startswith(b"# ") else None
-    table, number = (rest, 2) if header is not None else (content, 1)
-    start = _last_line(table)
-    last = table[start:].strip(b"\r\n")
-    footer = _footer(last.removeprefix(b"# ")) if last.startswith(b"# ") else None
-    records = csv_rows(blob.name, table[:start] if footer is not None else table, first_line=number)
-    names = next(records, (number, []))[1]
-    if wrong := _wrong_columns(names):
-        raise LoadError(wrong[1], file=blob.name, line=number, column=wrong[0])
-    numbers: list[int] = []
-    rows: list[list[str]] = []
-    rejected: list[Rejected] = []
-    for line, cells in records:
-        if len(cells) == len(names):
-            numbers.append(line)
-            rows.append(cells)
-        else:
-            rejected.append(Rejected(line, None, f"has {len(cells)} cells where the head has {len(names)}"))
-    if rows and footer is None and not content.endswith(b"\n"):
-        rows.pop()
-        rejected.append(Rejected(numbers.pop(), None, "has no line end; it may be cut off"))
-    columns = {column: _values(column, cells) for column, cells in _columns(names, rows).items()}
-    frame, mistyped = typed(columns, numbers)
-    return _part(blob, frame, (*rejected, *mistyped), header, footer, _hash_before_last_line(blob.content))
+    def __init__(self, blob: Blob, form: Form) -> None:
+        self.blob = blob
+        self._form = form
+        self.is_sample = isinstance(form, Parquet) and form.is_sample
+        self.rejected: list[Rejected] = []
+        self.faults: tuple[LoadError, ...] = ()
+        self.rows = 0
+        """Rows that were read and not rejected."""
+        self.sums = dict.fromkeys(_SUMS, 0)
 
+    @property
+    def header(self) -> Mapping[str, Any] | None:
+        """What the file says of its rows before them; null for one that says nothing."""
+        return self._form.header
 
-def read_parquet(blob: Blob) -> Part:
-    """An export as Parquet with our metadata; without any it is a sample, whose hashes must be null."""
-    try:
-        metadata = pl.read_parquet_metadata(io.BytesIO(blob.content))
-        raw = pl.read_parquet(io.BytesIO(blob.content))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise LoadError("is no Parquet file that can be read whole, cut off?", file=blob.name) from error
-    frame, rejected = typed_parquet(conform(raw.lazy(), source=blob.name).collect())
-    header, footer = (
-        _json(metadata[key].encode()) if key in metadata else None for key in (HEADER_KEY, FOOTER_KEY)
-    )
-    hashes = frame["row_hash"]
-    if header is None and footer is None and hashes.null_count() == frame.height:
-        return Part(kind=SAMPLE_KIND, frame=frame, rejected=rejected)
-    text = "".join(f"{row_hash}\n" for row_hash in hashes)
-    return _part(blob, frame, rejected, header, footer, hashlib.sha256(text.encode()).hexdigest())
-
-
-def _part(
-    blob: Blob,
-    frame: pl.DataFrame,
-    rejected: tuple[Rejected, ...],
-    header: Mapping[str, Any] | None,
-    footer: Mapping[str, Any] | None,
-    digest: str,
-) -> Part:
-    rejected = tuple(sorted(rejected, key=lambda row: row.line or 0))
-    return Part(
-        kind=KIND,
-        frame=frame,
-        rejected=rejected,
-        faults=tuple(_faults(blob, frame, rejected, header, footer, digest)),
-        header=header,
-        footer=footer,
-        complete=header.get("complete") is True if header is not None and footer is not None else False,
-    )
-
-
-def _faults(
-    blob: Blob,
-    frame: pl.DataFrame,
-    rejected: tuple[Rejected, ...],
-    header: Mapping[str, Any] | None,
-    footer: Mapping[str, Any] | None,
-    digest: str,
-) -> Iterable[LoadError]:
-    """Why the file is not the whole export it claims to be."""
-    if blob.promised is not None and blob.promised != blob.sha256:
-        yield LoadError(
-            f"hashes to {blob.sha256}; the .sha256 beside it says {blob.promised}", file=blob.name
+    @property
+    def complete(self) -> bool | None:
+        """What it claims of its period; null for a sample, which claims nothing."""
+        if self.is_sample:
+            return None
+        return (
+            self.header is not None and self._form.footer is not None and self.header.get("complete") is True
         )
-    for line, column, reason in rejected:
-        yield LoadError(reason, file=blob.name, line=line, column=column)
-    if header is None:
-        yield Unproven("has no header line; a plain export cannot prove itself", file=blob.name)
-    elif header.get("recipe") != RECIPE:
-        yield LoadError(f"has recipe {header.get('recipe')!r}; this version knows {RECIPE}", file=blob.name)
-    if footer is None:
-        yield Unproven(_NO_FOOTER, file=blob.name)
-        return
-    read = frame.height + len(rejected)
-    if footer.get("rows") != read:
-        yield LoadError(f"holds {read} rows; its footer says {footer.get('rows')}", file=blob.name)
-    for column in ("cost_nano_usd", "counted_nano_usd"):
-        total = exact_sum(frame[column])
-        if footer.get(column) != total:
-            reason = f"adds up to {total}; the footer says {footer.get(column)}"
-            yield LoadError(reason, file=blob.name, column=column)
-    if footer.get("sha256") != digest:
-        reason = f"hashes to {digest}; its footer says {footer.get('sha256')}"
-        yield LoadError(f"{reason}: a byte was changed after the export", file=blob.name)
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """All rows in file order, as frames of PART_SCHEMA; at least one."""
+        for frame, rejected in self._form.batches():
+            self.rejected.extend(rejected)
+            self.rows += frame.height
+            for column in _SUMS:
+                self.sums[column] += exact_sum(frame[column])
+            yield frame
+        self.rejected.sort(key=lambda row: row.line or 0)
+        if not self.is_sample:
+            self.faults = tuple(self._faults())
+
+    def whole(self) -> Part:
+        """All of it in memory."""
+        frame = pl.concat(list(self.batches()))
+        return Part(
+            kind=SAMPLE_KIND if self.is_sample else KIND,
+            frame=frame,
+            rejected=tuple(self.rejected),
+            faults=self.faults,
+            header=self.header,
+            footer=self._form.footer,
+            complete=self.complete,
+        )
+
+    def _faults(self) -> Iterable[LoadError]:
+        """Why the file is not the whole export it claims to be."""
+        name, header, footer = self.blob.name, self.header, self._form.footer
+        if not self.blob.is_as_promised:
+            yield LoadError(self.blob.broken_promise, file=name)
+        for line, column, reason in self.rejected:
+            yield LoadError(reason, file=name, line=line, column=column)
+        if header is None:
+            yield Unproven("has no header line; a plain export cannot prove itself", file=name)
+        elif header.get("recipe") != RECIPE:
+            yield LoadError(f"has recipe {header.get('recipe')!r}; this version knows {RECIPE}", file=name)
+        if footer is None:
+            yield Unproven(_NO_FOOTER, file=name)
+            return
+        read = self.rows + len(self.rejected)
+        if footer.get("rows") != read:
+            yield LoadError(f"holds {read} rows; its footer says {footer.get('rows')}", file=name)
+        for column, total in self.sums.items():
+            if footer.get(column) != total:
+                reason = f"adds up to {total}; the footer says {footer.get(column)}"
+                yield LoadError(reason, file=name, column=column)
+        yield from _footer_faults(name, footer)
+        if footer.get("sha256") != self._form.digest:
+            reason = f"hashes to {self._form.digest}; its footer says {footer.get('sha256')}"
+            yield LoadError(f"{reason}: a byte was changed after the export", file=name)
+
+
+def _footer_faults(name: str, footer: Mapping[str, Any]) -> Iterable[LoadError]:
+    """A footer covers itself too; those of the first release did not."""
+    unknown = sorted(footer.keys() - _FOOTER)
+    if unknown:
+        yield LoadError(f"has {unknown[0]!r} in its footer, which no release wrote", file=name)
+    said = footer.get("footer_sha256")
+    if said is not None and said != footer_hash(footer):
+        yield LoadError("has a footer that was changed after the export", file=name)
 
 
 def exact_sum(series: pl.Series) -> int:
     """The sum of an Int64 column; 128 bits wide, because an Int64 sum wraps without a word."""
     return int(series.cast(pl.Int128).sum())
-
-
-def _header(line: bytes) -> Mapping[str, Any] | None:
-    found = _json(line)
-    return found if found is not None and "recipe" in found else None
-
-
-def _footer(line: bytes) -> Mapping[str, Any] | None:
-    found = _json(line)
-    return found if found is not None and "sha256" in found and "rows" in found else None
-
-
-def _json(line: bytes) -> Mapping[str, Any] | None:
-    try:
-        return json_object(line)
-    except ValueError:
-        return None
-
-
-def _last_line(content: bytes) -> int:
-    """Where the last non-empty line starts."""
-    return content.rstrip(b"\r\n").rfind(b"\n") + 1
-
-
-def _hash_before_last_line(content: bytes) -> str:
-    return hashlib.sha256(content[: _last_line(content)]).hexdigest()
-
-
-def _wrong_columns(names: Collection[str]) -> tuple[str | None, str] | None:
-    """The column that is missing or foreign, and which of both; None when all are there, once."""
-    if set(names) == _COLUMNS:
-        return None if len(names) == len(_COLUMNS) else (None, "a column stands twice")
-    for column in RECEIPT_COLUMNS:
-        if column not in names:
-            return column, "this column of a receipt is missing"
-    return min(set(names) - _COLUMNS), "a receipt has no such column"
-
-
-def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Rows turned into columns; every row has one value per name."""
-    return dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {name: () for name in names}
-
-
-def _values(column: str, cells: Sequence[str]) -> list[Any]:
-    """CSV cells as the values they stand for; text that is none stays, so that the type check names it."""
-    texts = [None if not cell else cell[1:] if cell[0] == "'" else cell for cell in cells]
-    dtype = RECEIPT_SCHEMA[column]
-    if isinstance(dtype, pl.Int64):
-        return [None if text is None else _whole(text) for text in texts]
-    if isinstance(dtype, pl.Boolean):
-        return [None if text is None else _WORDS.get(text, text) for text in texts]
-    if column == "tags":
-        return [[] if text is None else _decoded(text) for text in texts]
-    return [None if text is None else _decoded(text) for text in texts] if column == "units" else texts
-
-
-def _whole(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20 else text
-
-
-def _decoded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 
 from tests.support.gateway import ADMIN, Harness
+from tests.support.stores import stores
 
 
 async def test_health_says_how_store_and_counters_are(gateway: Harness) -> None:
     found = (await gateway.http.get("/health")).json()
     assert (found["status"], found["node"], found["closed_at_start"]) == ("ok", "n1", 0)
-    assert found["store"] == {"state": "ok", "failed": None, "backlog": 0}
+    assert found["store"] == {
+        "kind": stores.kind,
+        "state": "ok",
+        "good_s_ago": 0,
+        "backlog": 0,
+        "spooled": 0,
+        "spool_failed": None,
+    }
     assert found["counters"] == {
         "state": "memory",
         "running": 0,
@@ -19,7 +27,7 @@ async def test_health_says_how_store_and_counters_are(gateway: Harness) -> None:
     }
     assert found["ledger_id"] == gateway.gateway.running.database.ledger_id
     assert [prices["age_days"] for prices in found["price_lists"]] == [61]
-    gateway.gateway.running.services.ledger.writer.failed = "OperationalError"
+    gateway.gateway.running.services.ledger.writer.failed = "full"
     degraded = await gateway.http.get("/health")
     assert (degraded.status_code, degraded.json()["status"]) == (200, "degraded")
 

@@ -118,13 +118,13 @@ async def test_what_happens_while_a_cap_joins_is_counted_once(gateway: Harness, 
         reached.set()
         assert go_on.wait(10)
 
-    read = ledger.writer.read
+    read = ledger.writer.read_here
 
     async def slow_read(work: Callable[[Connection], Any]) -> Any:
         return await read(lambda connection: (wait(), work(connection))[1])
 
     if step == "reading":
-        ledger.writer.read = slow_read  # type: ignore[method-assign]
+        ledger.writer.read_here = slow_read  # type: ignore[method-assign]
     store = (lambda connection: wait()) if step == "storing" else None
 
     def call(number: int) -> Receipt:
