@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import toolkit as tk
+from gateway.signing import Signer
 from tests.console.test_cli import Shell
+from tests.gateway.test_published_heads import signing_key
 from tests.support.clock import ManualClock
 from tests.support.gateway import running_gateway
 from tests.support.provider import Reply
@@ -43,6 +45,30 @@ async def test_a_month_is_exported_verified_and_dropped(tmp_path: Path) -> None:
     states = [month["state"] for month in shell.json("ledger", "months")]
     assert states == ["dropped", "dropped", "kept"]
     assert shell.json("ledger", "check")["ok"]
+
+
+async def test_verify_holds_an_export_against_its_published_heads(tmp_path: Path) -> None:
+    file, key = tmp_path / "heads.jsonl", signing_key(tmp_path)
+    clock = ManualClock(datetime(2026, 9, 5, tzinfo=UTC))
+    async with running_gateway(tmp_path, clock=clock, heads_file=file, signing_key=key) as gateway:
+        for name, now in (("short", clock.at), ("whole", datetime(2026, 10, 6, tzinfo=UTC))):
+            await gateway.chat()
+            clock.at = now
+            reply = await gateway.api("GET", "/v1/ledger/export?from=2026-09-01&to=2026-10-01")
+            (tmp_path / f"{name}.jsonl").write_bytes(reply.content)
+    shell = Shell(tmp_path)
+    (prices,) = (tmp_path / "prices").iterdir()
+    given = ("--prices", str(prices), "--heads", "heads.jsonl", "--public-key", Signer(key).public_key)
+
+    whole = shell.run("verify", "whole.jsonl", *given)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    short = shell.run("verify", "short.jsonl", *given)
+    assert short.returncode == 1, short.stdout + short.stderr
+    assert "was published up to seq 2; the export ends at seq 1" in short.stdout + short.stderr
+    foreign = shell.run("verify", "whole.jsonl", *given[:-1], "0" * 64)
+    assert foreign.returncode == 1, foreign.stdout + foreign.stderr
+    assert "is signed with another key" in foreign.stdout + foreign.stderr
+    assert "is no Ed25519 public key" in shell.run("verify", "whole.jsonl", *given[:-1], "short").stderr
 
 
 def _refusal(shell: Shell, *arguments: str) -> str:
