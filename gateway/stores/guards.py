@@ -11,11 +11,14 @@ import os
 from pathlib import Path
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from toolkit.core.errors import CaplineError
 
 _LEDGERS = 1_128_353_868
 """The class of our advisory locks: the letters CAPL; the lock itself is named by the schema."""
+_ENDED_SESSION = "2s"
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class DatabaseHeld(CaplineError, RuntimeError):
@@ -59,11 +62,18 @@ def hold_file(path: Path) -> int:
 def hold_session(connection: Connection, name: str) -> None:
     """Take the ledger's advisory lock for as long as this PostgreSQL session lasts.
 
+    The server takes a moment to notice that a session before this one has ended: the lock is waited for that long.
+
     Raises:
         DatabaseHeld: another session has it.
     """
-    lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")
-    held = connection.execute(lock, {"class": _LEDGERS}).scalar_one()
-    connection.commit()
-    if not held:
-        raise DatabaseHeld(name)
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_ENDED_SESSION}'")
+    lock = text("SELECT pg_advisory_lock(:class, hashtext(current_schema()))")
+    try:
+        connection.execute(lock, {"class": _LEDGERS})
+        connection.commit()
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        connection.rollback()
+        raise DatabaseHeld(name) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_a_second_gateway_refuses_to_start_until_the_first_is_killed(
         assert [row["operation_id"] for row in second.receipts()] == [served.headers["x-capline-request-id"]]
     finally:
         second.close()
+
+
+def test_a_gateway_that_is_just_ending_is_waited_for(url: str, postgres: str, tmp_path: Path) -> None:
+    first = open_database(url)
+    assert is_guarded(postgres, tmp_path.name)
+    ending = threading.Timer(0.5, first.close)
+    ending.start()
+    open_database(url).close()
+    ending.join()
 
 
 def test_the_command_line_finds_the_gateway_and_works_without_one(

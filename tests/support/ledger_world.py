@@ -16,7 +16,6 @@ from sqlalchemy import RowMapping, event, select
 from sqlalchemy.exc import OperationalError
 
 from gateway.app import Gateway
-from gateway.stores.guards import DatabaseHeld
 from gateway.stores.open_calls import open_calls
 from gateway.stores.rows import row_to_json
 from gateway.stores.tables import receipts
@@ -215,12 +214,7 @@ class World:
     async def restart(self, *, kill: bool) -> None:
         """End it and start it again on what it left."""
         await self.stop(kill=kill)
-        async with asyncio.timeout(10):
-            while not self.running:
-                try:
-                    await self._start()
-                except DatabaseHeld:  # PostgreSQL takes a moment to notice that the last one has gone
-                    await asyncio.sleep(0.02)
+        await self._start()
 
     def close(self) -> None:
         """End the world."""
