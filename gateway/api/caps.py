@@ -9,11 +9,13 @@ from fastapi import APIRouter, Depends, Header, Response
 
 from gateway.api.errors import OperatorRoute
 from gateway.api.parts import CURSOR, LIMIT, Operator, position
-from gateway.api.schemas import Arming, CapCreate, CapOut, CapPatch, Disarming, Page
+from gateway.api.schemas import Arming, CapCreate, CapOut, CapPatch, CapRefusals, Disarming, Page
 from gateway.api.security import Guard
 from gateway.changes import Actor, ControlError
 from gateway.control import public_cap
+from gateway.stores.reports import refused_by
 from toolkit.core.caps import Cap
+from toolkit.core.windows import instant_text
 
 _IF_MATCH: Any = Header(None, description="The cap's version, as last read.")
 
@@ -43,6 +45,13 @@ def caps_router(parts: Operator, guard: Guard) -> APIRouter:
         cap_id: int, response: Response, actor: Actor = Depends(guard.sees_caps)
     ) -> dict[str, Any]:
         return _shown(control.cap(actor.organization, cap_id), response)
+
+    @router.get("/{cap_id}/refusals", response_model=CapRefusals)
+    async def count_refusals(cap_id: int, actor: Actor = Depends(guard.sees_caps)) -> dict[str, Any]:
+        cap = control.cap(actor.organization, cap_id)
+        requests = await parts.read(lambda connection: refused_by(connection, cap_id, cap.armed_at))
+        since = None if cap.armed_at is None else instant_text(cap.armed_at)
+        return {"cap_id": cap_id, "since": since, "requests": requests}
 
     @router.patch("/{cap_id}", response_model=CapOut)
     async def patch_cap(

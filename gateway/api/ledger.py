@@ -13,8 +13,20 @@ from gateway.api.periods import named_period
 from gateway.api.schemas import Page
 from gateway.api.security import Guard
 from gateway.changes import Actor
+from gateway.stores.coverage import coverage
 from gateway.stores.retention import Head, Month, months
 from toolkit.core.money import usd_text
+from toolkit.core.windows import instant_text
+
+
+class CoverageOut(BaseModel):
+    """What the ledger holds; `first` and `last` are admissions, `last_row` changes with every new receipt."""
+
+    receipts: int
+    customers: int
+    first: str | None
+    last: str | None
+    last_row: int
 
 
 class LedgerCheck(BaseModel):
@@ -70,6 +82,12 @@ class DroppedOut(BaseModel):
 def ledger_router(parts: Operator, guard: Guard) -> APIRouter:
     """The routes of the ledger's own state."""
     router = APIRouter(prefix="/api/ledger", tags=["ledger"], route_class=OperatorRoute)
+
+    @router.get("/coverage", response_model=CoverageOut)
+    async def read_coverage(actor: Actor = Depends(guard.any_role)) -> dict[str, Any]:
+        found = await parts.read(lambda connection: coverage(connection, actor.organization))
+        first, last = (None if at is None else instant_text(at) for at in (found.first, found.last))
+        return {**found._asdict(), "first": first, "last": last}
 
     @router.get("/check", response_model=LedgerCheck)
     async def check(actor: Actor = Depends(guard.sees_caps)) -> dict[str, Any]:

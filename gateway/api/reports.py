@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from sqlalchemy import Connection
 
 from gateway.api.errors import OperatorRoute
-from gateway.api.parts import CURSOR, LIMIT, Operator, position
+from gateway.api.parts import CURSOR, CUSTOMER_REF, LIMIT, Operator, position
 from gateway.api.periods import part_of
 from gateway.api.schemas import Page
 from gateway.api.schemas_reports import PriceListOut, SpendRow, UnpricedOut
@@ -44,6 +44,7 @@ def reports_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRout
         period: str | None = PERIOD,
         start: str | None = FROM,
         end: str | None = TO,
+        customer_ref: str | None = CUSTOMER_REF,
         limit: int = LIMIT,
         cursor: str | None = CURSOR,
     ) -> dict[str, Any]:
@@ -52,7 +53,12 @@ def reports_router(parts: Operator, guard: Guard, refs: CustomerRefs) -> APIRout
         rows = page(limit, cursor)
 
         def read(connection: Connection) -> list[dict[str, Any]]:
-            found = reports.spend(connection, actor.organization, groups, window, part, rows)
+            named = None
+            if customer_ref is not None:
+                named = refs.value(actor.organization, customer_ref)
+                if named is None:
+                    return []
+            found = reports.spend(connection, actor.organization, groups, window, part, rows, named)
             if "customer" in groups:
                 for row in found:
                     row["customer_ref"] = refs.ref(actor.organization, row["customer"])

@@ -122,6 +122,14 @@ class Arming(Strict):
     reason: Reason
 
 
+class CapRefusals(BaseModel):
+    """How many requests a cap has refused since it was armed; `since` is null for one that watches, then of all."""
+
+    cap_id: int
+    since: str | None
+    requests: int
+
+
 class Disarming(Strict):
     """Why a cap is disarmed, if someone wants to say."""
 

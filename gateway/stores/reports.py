@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, case, func, literal_column, or_, select
 
-from gateway.stores.finals import (
-    MODEL,
-    REQUEST,
-    UNPRICED,
-    Dimension,
-    Part,
-    bucket,
-    final,
-    final_requests,
-    of_period,
-    walked,
-    within,
-)
+from gateway.stores.finals import Dimension, Part, bucket, walked, within
 from gateway.stores.rows import from_micros, row_to_json
 from gateway.stores.sources import FIGURES, Source, source_of
 from gateway.stores.tables import receipts
@@ -64,9 +53,18 @@ class Page:
 
 
 def spend(
-    connection: Connection, organization: str, by: Sequence[str], window: Window, part: Part, page: Page
+    connection: Connection,
+    organization: str,
+    by: Sequence[str],
+    window: Window,
+    part: Part,
+    page: Page,
+    customer: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Spend by period and group, newest period first, then the dearest group: `tk.spend` in SQL."""
+    """Spend by period and group, newest period first, then the dearest group: `tk.spend` in SQL.
+
+    Of one customer where one is given.
+    """
     source = source_of(part)
     first, last = source.span(connection, organization, part)
     if first is None:
@@ -77,7 +75,7 @@ def spend(
     query = (
         select(*columns, *source.figures)
         .select_from(source.rows)
-        .where(source.of_period(organization, part))
+        .where(source.of_period(organization, part), *_of_customer(source, customer))
         .group_by(*columns)
         .order_by(columns[0].desc(), source.cost.desc(), *columns[1:])
         .limit(page.limit)
@@ -100,7 +98,8 @@ def customers(
         .select_from(source.rows)
         .where(
             source.of_period(organization, part),
-            named.is_not(None) if customer is None else named == customer,
+            named.is_not(None),
+            *_of_customer(source, customer),
         )
         .group_by(named)
         .order_by(source.cost.desc(), named)
@@ -123,22 +122,24 @@ def customers_total(connection: Connection, organization: str, part: Part) -> tu
 
 def unpriced(connection: Connection, organization: str, part: Part, page: Page) -> list[dict[str, Any]]:
     """Served or abandoned requests whose cost is not known, by model and reason, most frequent first."""
-    groups = (MODEL.label("model"), final.c.unpriced_reason.label("reason"))
+    source = source_of(part)
+    column = source.column
+    groups = (_dimension(source, "model").column.label("model"), column.unpriced_reason.label("reason"))
     tokens = sum(
-        (func.coalesce(final.c[name], 0) for name in _BILLED[1:]), func.coalesce(final.c[_BILLED[0]], 0)
+        (func.coalesce(column[name], 0) for name in _BILLED[1:]), func.coalesce(column[_BILLED[0]], 0)
     )
-    reported = or_(*(final.c[name].is_not(None) for name in _BILLED))
-    calls = func.sum(REQUEST)
+    reported = or_(*(column[name].is_not(None) for name in _BILLED))
+    calls = func.sum(source.unpriced_requests)
     query = (
         select(
             *groups,
             calls.label("calls"),
             func.sum(case((reported, tokens), else_=None)).label("tokens"),
-            func.min(final.c.admitted_at).label("first"),
-            func.max(final.c.admitted_at).label("last"),
+            source.first.label("first"),
+            source.last.label("last"),
         )
-        .select_from(final_requests())
-        .where(of_period(organization, part), UNPRICED)
+        .select_from(source.rows)
+        .where(source.of_period(organization, part), source.unpriced)
         .group_by(*groups)
         .order_by(calls.desc(), *groups)
         .limit(page.limit)
@@ -155,6 +156,15 @@ def unpriced(connection: Connection, organization: str, part: Part, page: Page) 
         }
         for row in connection.execute(query)
     ]
+
+
+def refused_by(connection: Connection, cap_id: int, since: datetime | None) -> int:
+    """How many requests a cap has refused, of those admitted since an instant."""
+    refused = receipts.c.status == literal_column(
+        "'refused'"
+    )  # A parameter would hide it from the index of these rows.
+    mine = (refused, receipts.c.cap_id == cap_id, *within(receipts.c.admitted_at, (since, None)))
+    return int(connection.execute(select(func.count()).select_from(receipts).where(*mine)).scalar_one())
 
 
 def receipt_rows(
@@ -211,6 +221,10 @@ def _dimension(source: Source, name: str) -> Dimension:
     if name == "day":
         return bucket("day", None, None, source.admitted)
     return Dimension(column[name], _same)
+
+
+def _of_customer(source: Source, customer: str | None) -> list[ColumnElement[bool]]:
+    return [] if customer is None else [source.column.customer == customer]
 
 
 def _same(value: str | None) -> str | None:

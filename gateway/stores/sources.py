@@ -47,6 +47,9 @@ class Source(NamedTuple):
     """An instant of the UTC day of admission, in microseconds."""
     cost: ColumnElement[int]
     figures: tuple[Label[Any], ...]
+    unpriced: ColumnElement[bool]
+    """Rows of what was served or abandoned without a known cost, and how many requests a row is."""
+    unpriced_requests: ColumnElement[int]
     first: ColumnElement[int]
     last: ColumnElement[int]
 
@@ -102,6 +105,8 @@ RECEIPTS = Source(
         },
         or_(func.sum(case((COST_KNOWN, 1), else_=0)) > 0, func.sum(case((UNPRICED, 1), else_=0)) == 0),
     ),
+    unpriced=UNPRICED,
+    unpriced_requests=REQUEST,
     first=func.min(final.c.admitted_at),
     last=func.max(final.c.admitted_at),
 )
@@ -125,6 +130,8 @@ ROLLUPS = Source(
         },
         or_(func.sum(rollups.c.priced_requests) > 0, func.sum(rollups.c.unpriced_requests) == 0),
     ),
+    unpriced=rollups.c.unpriced_requests > 0,
+    unpriced_requests=rollups.c.unpriced_requests,
     first=func.min(rollups.c.first_at),
     last=func.max(rollups.c.last_at),
 )

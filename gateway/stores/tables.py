@@ -170,6 +170,7 @@ receipts = Table(
     Index("receipts_operation", "operation_id"),
     Index("receipts_admitted", "organization", "admitted_at"),
     Index("receipts_customer", "organization", "customer", "admitted_at"),
+    Index("receipts_refused", "cap_id", "admitted_at", **where("status = 'refused'")),
     Index("receipts_corrects", "corrects", **where("corrects IS NOT NULL")),
 )
 """Append-only. `trace` is the decision trace: beside the receipt, outside the chain and the export."""

@@ -17,7 +17,7 @@ from gateway.stores import backgrounds, closed_sums, idempotency, retention, rol
 from gateway.stores.tables import metadata
 from toolkit.core.errors import CaplineError
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest revision; kept here so that a start that has nothing to do need not load Alembic."""
 
 _BEFORE_ALEMBIC = {"1": "0001", "2": "0002"}

@@ -143,3 +143,25 @@ async def test_what_is_not_there_is_one_shape(gateway: Harness, path: str) -> No
 async def test_a_method_that_a_route_does_not_have(gateway: Harness) -> None:
     reply = await gateway.api("PUT", "/api/caps", {})
     assert (reply.status_code, reply.json()["error"]["code"]) == (405, "method_not_allowed")
+
+
+async def test_a_cap_tells_what_it_refused_since_it_was_armed(gateway: Harness) -> None:
+    cap = await gateway.make_cap(request_limit=1)
+    path = f"/api/caps/{cap['id']}/refusals"
+    assert [(await gateway.chat(customer="ann")).status_code for _ in range(3)] == [200, 402, 402]
+    assert (await gateway.api("GET", path)).json() == {
+        "cap_id": cap["id"],
+        "since": cap["armed_at"],
+        "requests": 2,
+    }
+    gateway.clock.advance(minutes=1)
+    await gateway.api("POST", f"/api/caps/{cap['id']}/disarm")
+    assert (await gateway.api("GET", path)).json()["requests"] == 2
+    watching = (await gateway.api("GET", f"/api/caps/{cap['id']}")).json()
+    sent = {"reason": "again"}
+    armed = await gateway.api("POST", f"/api/caps/{cap['id']}/arm", sent, if_match=str(watching["version"]))
+    found = (await gateway.api("GET", path)).json()
+    assert (found["since"], found["requests"]) == (armed.json()["armed_at"], 0)
+    assert (await gateway.chat(customer="ann")).status_code == 402
+    assert (await gateway.api("GET", path)).json()["requests"] == 1
+    assert (await gateway.api("GET", "/api/caps/99/refusals")).status_code == 404

@@ -16,7 +16,7 @@ from tests.support.exports import abandoned, correction, instant, refused, serve
 from tests.support.gateway import Harness, running_gateway
 from tests.support.prices import write_list
 from toolkit.core.receipts import Receipt
-from toolkit.core.windows import Window
+from toolkit.core.windows import Window, parse_instant
 from toolkit.frames import Receipts, conform
 
 Write = Callable[[Iterable[Receipt]], Awaitable[None]]
@@ -76,6 +76,33 @@ async def test_spend_is_what_the_toolkit_says_of_the_export(
         theirs = tk.spend(receipts, by=by, window=window).with_columns(pl.col("cost_usd").cast(pl.String))
         wanted = theirs.drop("counted_usd", strict=False).to_dicts()
         assert sorted(map(repr, (cut(row, wanted[0]) for row in mine))) == sorted(map(repr, wanted))
+
+
+async def test_spend_of_one_customer_by_reference(gateway: Harness, write: Write) -> None:
+    await write(history())
+    everyone = await items(gateway, "/api/spend?by=customer,day")
+    for customer, ref in {(row["customer"], row["customer_ref"]) for row in everyone}:
+        if ref is not None:
+            mine = await items(gateway, f"/api/spend?by=customer,day&customer_ref={ref}")
+            assert mine == [row for row in everyone if row["customer"] == customer]
+    assert await items(gateway, f"/api/spend?customer_ref={'0' * 16}") == []
+
+
+async def test_the_coverage_is_that_of_the_export(gateway: Harness, write: Write) -> None:
+    path = "/api/ledger/coverage"
+    nothing = (await gateway.api("GET", path)).json()
+    assert nothing == {"receipts": 0, "customers": 0, "first": None, "last": None, "last_row": 0}
+    await write(history())
+    found = (await gateway.api("GET", path)).json()
+    frame = (await exported(gateway)).frame.collect()
+    assert (found["receipts"], found["customers"]) == (
+        frame.height,
+        frame["customer"].drop_nulls().n_unique(),
+    )
+    ends = (frame["admitted_at"].min(), frame["admitted_at"].max())
+    assert (parse_instant(found["first"]), parse_instant(found["last"])) == ends
+    await write([served(80)])
+    assert (await gateway.api("GET", path)).json()["last_row"] > found["last_row"]
 
 
 def cut(row: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,8 @@ async def test_a_dropped_month_keeps_its_sums_heads_and_counters(
             assert made.status_code == 200, made.text
             answers.append(made.json())
             assert (await _month(gateway))["state"] == ("dropped" if answers[-1]["done"] else "dropping")
+            left = (await _json(gateway, "/api/receipts?limit=1000"))["items"]
+            assert (await _json(gateway, "/api/ledger/coverage"))["receipts"] == len(left)
             assert (await _export(gateway, month="2026-10")).json()["error"]["code"] == "month_dropped"
         assert [answer["receipts"] for answer in answers] == [2, 1, 0]
 

@@ -16,7 +16,7 @@ CHANGES = [
     ("POST", "/api/caps/1/disarm", None, 200),
     ("DELETE", "/api/caps/1", None, 204),
 ]
-SEES_CAPS = ["/api/caps", "/api/caps/1", "/api/audit", "/api/keys"]
+SEES_CAPS = ["/api/caps", "/api/caps/1", "/api/caps/1/refusals", "/api/audit", "/api/keys"]
 SEES_SPEND = [
     "/api/spend",
     "/api/customers",
@@ -25,6 +25,7 @@ SEES_SPEND = [
     "/api/refusals",
     "/api/unpriced",
     "/api/price-lists",
+    "/api/ledger/coverage",
     "/v1/ledger/export",
 ]
 

@@ -200,8 +200,9 @@ def _spend(connection: Any, source: Any, by: tuple[str, ...], window: Any) -> An
         patch.setattr(reports, "source_of", lambda part: source)
         customers = reports.customers(connection, "default", (None, None), EVERYTHING)
         total = reports.customers_total(connection, "default", (None, None))
+        unpriced = reports.unpriced(connection, "default", (None, None), EVERYTHING)
         rows = reports.spend(connection, "default", by, window, (None, None), EVERYTHING)
-        return sorted(map(str, rows)), customers, total
+        return sorted(map(str, rows)), customers, total, unpriced
 
 
 async def test_the_check_finds_what_was_changed_behind_the_gateways_back(tmp_path: Path) -> None:
