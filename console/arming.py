@@ -13,7 +13,7 @@ from console.bootstrap import services
 from console.gateway_client import GatewayClient, GatewayError
 from console.gateway_views import CapView
 from console.modelling import Modelled
-from console.state import CapDraft
+from console.state import CapDraft, Mistake
 from toolkit.core.money import usd_text
 
 
@@ -32,9 +32,9 @@ class NotArmed:
     over: int | None = None
 
 
-def recount(draft: CapDraft) -> Modelled:
-    """The draft on the history as it is this moment."""
-    return data.model(data.current(now=True).version, draft, services().clock())
+def recount(draft: CapDraft) -> Modelled | Mistake:
+    """The draft on the history as it is this moment, or why it cannot be counted on it."""
+    return data.modelled(data.copied(now=True), draft, services().clock())
 
 
 def arm(draft: CapDraft, *, reason: str, phrase: str, over_shown: int) -> Armed | NotArmed:
@@ -43,7 +43,10 @@ def arm(draft: CapDraft, *, reason: str, phrase: str, over_shown: int) -> Armed 
         return NotArmed(model_wording.NOT_ARMED_REASON)
     if phrase.strip() != model_wording.arm_phrase(over_shown):
         return NotArmed(model_wording.not_armed_phrase(model_wording.arm_phrase(over_shown)))
-    over = recount(draft).over_count
+    recounted = recount(draft)
+    if isinstance(recounted, Mistake):
+        return NotArmed(recounted.words)
+    over = recounted.over_count
     if over != over_shown:
         return NotArmed(model_wording.count_changed(over_shown, over), over)
     gateway = services().gateway

@@ -15,6 +15,7 @@ import streamlit as st
 
 from console.gateway_client import GatewayClient
 from console.history import History
+from console.ledger import Ledger
 
 GATEWAY_URL = "http://127.0.0.1:8787"
 TOKEN_FILE = Path("var/admin_token")
@@ -23,10 +24,10 @@ DIRECTORY = Path("var/console")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a page may use: the gateway, the ledger's history, and the clock."""
+    """What a page may use: the gateway, its ledger, and the clock."""
 
     gateway: GatewayClient
-    history: History
+    ledger: Ledger
     clock: Callable[[], datetime]
 
 
@@ -39,7 +40,8 @@ def build() -> Services:
     """The services that the environment describes."""
     gateway = GatewayClient(os.environ.get("CAPLINE_GATEWAY_URL", GATEWAY_URL), admin_token(os.environ))
     directory = Path(os.environ.get("CAPLINE_CONSOLE_DIR", DIRECTORY))
-    return Services(gateway=gateway, history=History(gateway, directory), clock=_utc_now)
+    ledger = Ledger(gateway, History(gateway, directory), _utc_now)
+    return Services(gateway=gateway, ledger=ledger, clock=_utc_now)
 
 
 def admin_token(environ: Mapping[str, str], file: Path = TOKEN_FILE) -> str:

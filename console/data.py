@@ -8,32 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 import polars as pl
 import streamlit as st
 
 import toolkit as tk
-from console import modelling
+from console import model_wording, modelling
 from console.bootstrap import services
 from console.gateway_client import GatewayError
-from console.gateway_views import CapView
+from console.gateway_views import CapView, Coverage
 from console.history import HistoryState
 from console.modelling import Modelled
-from console.state import CapDraft
+from console.reports import Dimensions, Reports
+from console.state import CapDraft, Mistake
 from toolkit.core.windows import Period, Window, period_at, period_of
-
-Dimensions: TypeAlias = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """What the history holds."""
-
-    rows: int
-    customers: int
-    first: datetime | None
-    last: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,65 +40,77 @@ class Totals:
 
 def current(*, now: bool = False) -> HistoryState:
     """The history as it is; the gateway is asked again at once with `now`, else every few seconds."""
-    return services().history.sync(now=now)
+    return services().ledger.sync(now=now)
+
+
+def copied(*, now: bool = False) -> HistoryState:
+    """The history that can be replayed: all of it, or the newest part of a large ledger."""
+    return services().ledger.copy(now=now)
 
 
 @st.cache_resource(show_spinner=False, max_entries=2)
 def receipts(version: str) -> tk.Receipts:
-    """The receipts of a version. Shared between sessions: read-only."""
-    return services().history.receipts(version)
+    """The receipts of a copy's version. Shared between sessions: read-only."""
+    return services().ledger.receipts(version)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def reports(version: str) -> Reports:
+    """Who answers for a version. Shared between sessions."""
+    return services().ledger.reports(version)
 
 
 @st.cache_data(show_spinner=False, max_entries=4)
 def coverage(version: str) -> Coverage:
     """Rows, customers and instants of a version."""
-    found = receipts(version).frame.select(
-        rows=pl.len(),
-        customers=pl.col("customer").n_unique() - pl.col("customer").is_null().any().cast(pl.UInt32),
-        first=pl.col("admitted_at").min(),
-        last=pl.col("settled_at").max(),
-    )
-    return Coverage(**found.collect().row(0, named=True))
+    return reports(version).coverage()
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def spend(version: str, by: Dimensions, window: Window) -> pl.DataFrame:
-    """`tk.spend` of a version."""
-    return tk.spend(receipts(version), by=by, window=window)
+def spend(
+    version: str, by: Dimensions, window: Window, period: str | None = None, customer: str | None = None
+) -> pl.DataFrame:
+    """`tk.spend` of a version, of one period and one customer where they are given."""
+    return reports(version).spend(by, window, period, customer)
 
 
 @st.cache_data(show_spinner=False, max_entries=4)
 def unpriced(version: str) -> pl.DataFrame:
     """`tk.unpriced` of a version."""
-    return tk.unpriced(receipts(version))
+    return reports(version).unpriced()
 
 
 @st.cache_data(show_spinner=False, max_entries=4)
 def months(version: str) -> pl.DataFrame:
     """`tk.months` of a version."""
-    return tk.months(receipts(version))
+    return reports(version).months()
 
 
 def periods(version: str, window: Window) -> list[str]:
-    """The periods of a window that have data, newest first."""
-    return sorted(set(spend(version, (), window)["period"]), reverse=True)
+    """The periods of a window, newest first."""
+    return reports(version).periods(window)
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def customers_in(version: str, period: str) -> int:
+    """How many customers a period names."""
+    return reports(version).customers_in(period)
 
 
 def totals(version: str, window: Window, period: str, now: datetime) -> Totals:
     """One period's totals beside the one before it."""
-    row = spend(version, (), window).filter(pl.col("period") == period).row(0, named=True)
+    # A period in which nothing happened has no row.
+    row = next(spend(version, (), window, period).iter_rows(named=True), {})
     this = period_of(period)
     before, is_part = _before(this, now)
     known = coverage(version).first
     comparable = before is not None and known is not None and known < before.end
     return Totals(
-        spend_nano_usd=row["cost_nano_usd"] or 0,
-        requests=row["requests"],
-        customers=spend(version, ("customer",), window)
-        .filter(pl.col("period") == period, pl.col("customer").is_not_null())
-        .height,
-        refused=row["refused_requests"],
-        unpriced=row["unpriced_requests"],
+        spend_nano_usd=row.get("cost_nano_usd") or 0,
+        requests=row.get("requests", 0),
+        customers=customers_in(version, period),
+        refused=row.get("refused_requests", 0),
+        unpriced=row.get("unpriced_requests", 0),
         before_nano_usd=_cost_between(version, before.start, before.end) if comparable and before else None,
         before_key=before.key if before else "",
         before_is_part=is_part,
@@ -137,23 +137,15 @@ def _before(this: Period, now: datetime) -> tuple[_Span | None, bool]:
     return _Span(whole.key, whole.start, cut), True
 
 
+@st.cache_data(show_spinner=False, max_entries=16)
 def _cost_between(version: str, start: datetime, end: datetime) -> int:
-    rows = receipts(version).frame.filter(pl.col("admitted_at").is_between(start, end, closed="left"))
-    return int(rows.select(pl.col("cost_nano_usd").cast(pl.Int128).sum()).collect().item() or 0)
+    return reports(version).cost_between(start, end)
 
 
-def of_customer(version: str, customer: str | None, most: int) -> pl.DataFrame:
-    """One customer's latest receipts, newest first."""
-    rows = receipts(version).frame.filter(pl.col("customer").eq_missing(pl.lit(customer, dtype=pl.String)))
-    return rows.sort("admitted_at", "receipt_id", descending=True).head(most).collect()
-
-
-def refusals_of(version: str, customer: str | None, most: int) -> pl.DataFrame:
-    """One customer's latest refused calls, newest first."""
-    rows = receipts(version).frame.filter(
-        pl.col("customer").eq_missing(pl.lit(customer, dtype=pl.String)), pl.col("status") == "refused"
-    )
-    return rows.sort("admitted_at", "receipt_id", descending=True).head(most).collect()
+@st.cache_data(show_spinner=False, max_entries=16)
+def latest(version: str, customer: str, status: str | None, most: int) -> pl.DataFrame:
+    """One customer's latest receipts, newest first, of one status where it is given."""
+    return reports(version).latest(customer, status, most)
 
 
 @st.cache_data(show_spinner=False, max_entries=4)
@@ -165,16 +157,21 @@ def statuses(version: str) -> dict[str, int]:
 
 def refused_by(version: str, cap: CapView) -> int:
     """Calls that one cap refused since it was armed."""
-    mine = receipts(version).frame.filter(pl.col("status") == "refused", pl.col("cap_id") == cap.id)
-    if cap.armed_at is not None:
-        mine = mine.filter(pl.col("admitted_at") >= cap.armed_at)
-    return int(mine.select(pl.len()).collect().item())
+    return reports(version).refused_by(cap)
 
 
 def subjects(version: str, column: str) -> list[str]:
-    """The values of a scope in the history, the ones that spent most first."""
+    """The values of a scope in a copy, the ones that spent most first."""
     found = spend(version, (column,), "never").drop_nulls(column)
     return found.sort("counted_nano_usd", column, descending=[True, False])[column].to_list()
+
+
+def modelled(history: HistoryState, draft: CapDraft, now: datetime) -> Modelled | Mistake:
+    """`model`, unless the draft counts from before the part that was copied."""
+    start = period_at(draft.window, now).start
+    if history.since is not None and (start is None or start < history.since):
+        return Mistake(model_wording.counts_from_earlier(history.since, draft.window))
+    return model(history.version, draft, now)
 
 
 def model(version: str, draft: CapDraft, now: datetime) -> Modelled:
@@ -203,23 +200,14 @@ def standings(version: str, draft: CapDraft, most: int) -> list[int]:
 
 def days(version: str, window: Window, period: str, customer: str | None) -> pl.DataFrame:
     """What each day of a period cost, of everybody or of one customer; the day that runs is `partial`."""
-    found = spend(version, ("day",) if customer is None else ("day", "customer"), window)
-    found = found.filter(pl.col("period") == period)
-    if customer is not None:
-        found = found.filter(pl.col("customer") == customer)
+    found = spend(version, ("day",), window, period, customer)
     today = f"{services().clock():%Y-%m-%d}"
     return found.select("day", "cost_nano_usd", partial=pl.col("day") == today)
 
 
-def references(version: str) -> dict[str, str]:
-    """The reference that stands for each customer in URLs; empty while the gateway cannot be asked."""
+def references(version: str, linked: str | None = None) -> dict[str, str]:
+    """The reference that stands for each customer in URLs, and for the linked one; empty while nobody can tell."""
     try:
-        return _references(version)
+        return reports(version).references(linked)
     except GatewayError:
         return {}
-
-
-@st.cache_data(show_spinner=False, ttl=300, max_entries=4)
-def _references(version: str) -> dict[str, str]:
-    # The version is in the key because a new row may bring a new customer.
-    return services().gateway.customer_references()

@@ -6,13 +6,16 @@ and whose kind tells a page what it may offer next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import httpx
 
-from console.gateway_views import AuditRow, CapView, CustomerView, ReceiptView
+from console.gateway_views import AuditRow, CapView, Coverage, CustomerView, ReceiptView
+from toolkit.core.windows import instant_text
 
 ErrorKind = Literal["unreachable", "unauthorized", "forbidden", "missing", "stale", "invalid", "broken"]
 
@@ -91,10 +94,31 @@ class GatewayClient:
         """Delete one version of a cap."""
         self._send("DELETE", f"/api/caps/{cap_id}", version=version)
 
-    def customer_references(self) -> dict[str, str]:
-        """The reference that stands for each customer in URLs."""
-        found = (_read(CustomerView.read, item) for item in self._items("/api/customers", {"period": "all"}))
+    def customer_references(self, reference: str | None = None) -> dict[str, str]:
+        """The reference that stands for each customer in URLs; of one of them where it is given."""
+        asked = {"period": "all"} if reference is None else {"period": "all", "customer_ref": reference}
+        found = (_read(CustomerView.read, item) for item in self._items("/api/customers", asked))
         return {view.customer: view.customer_ref for view in found}
+
+    def coverage(self) -> Coverage:
+        """What the ledger holds."""
+        return _read(Coverage.read, self._json("GET", "/api/ledger/coverage"))
+
+    def report(
+        self, path: str, fields: Sequence[str], asked: Mapping[str, str], *, most: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a report, each as the values of `fields`; the first `most`, or all."""
+        found = islice(self._items(path, asked), most)
+        return [_read(lambda item: tuple(item[field] for field in fields), item) for item in found]
+
+    def customers_in(self, period: str) -> int:
+        """How many customers a period names."""
+        found = self._json("GET", "/api/customers/summary", params={"period": period})
+        return _read(lambda item: int(item["customers"]), found)
+
+    def refusals_of_cap(self, cap_id: int) -> int:
+        """How many requests a cap has refused since it was armed."""
+        return _read(lambda item: int(item["requests"]), self._json("GET", f"/api/caps/{cap_id}/refusals"))
 
     def receipt(self, receipt_id: str) -> ReceiptView:
         """One receipt and the decision trace kept beside it."""
@@ -109,9 +133,14 @@ class GatewayClient:
                 break
         return tuple(rows)
 
-    def export(self, after_seq: str | None, path: Path) -> None:
-        """Write the ledger as Parquet to `path`: all of it, or what came since an earlier export's `next_seq`."""
-        params = {"format": "parquet"} if after_seq is None else {"format": "parquet", "after_seq": after_seq}
+    def export(self, path: Path, *, after_seq: str | None, since: datetime | None) -> None:
+        """Write the ledger as Parquet to `path`: what came since an earlier export's `next_seq`, of what was admitted
+        since an instant, or all of it."""
+        params = {"format": "parquet"}
+        if after_seq is not None:
+            params["after_seq"] = after_seq
+        if since is not None:
+            params["from"] = instant_text(since)
         try:
             with self._http.stream("GET", "/v1/ledger/export", params=params, timeout=120) as response:
                 if response.is_error:
@@ -130,7 +159,11 @@ class GatewayClient:
     def _items(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Mapping[str, Any]]:
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            asked = {"limit": str(PER_PAGE), **(params or {}), **({"cursor": cursor} if cursor else {})}
+            asked: dict[str, str] = {
+                "limit": str(PER_PAGE),
+                **(params or {}),
+                **({"cursor": cursor} if cursor else {}),
+            }
             page = self._json("GET", path, params=asked)
             yield from page["items"]
             cursor = page.get("next_cursor")

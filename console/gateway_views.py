@@ -70,6 +70,22 @@ class CapView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What the ledger, or a copy of it, holds; `first` and `last` are admissions."""
+
+    rows: int
+    customers: int
+    first: datetime | None
+    last: datetime | None
+
+    @classmethod
+    def read(cls, item: Json) -> Coverage:
+        """What `/api/ledger/coverage` tells."""
+        first, last = _instant(item["first"]), _instant(item["last"])
+        return cls(rows=item["receipts"], customers=item["customers"], first=first, last=last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerView:
     """A customer's value, and the reference that stands for it in URLs."""
 

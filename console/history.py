@@ -1,7 +1,8 @@
 """The ledger's history on this side of the gateway: fetched as Parquet increments, kept on disk, held as one frame.
 
 An increment asks for what came since the last one (`after_seq`), so a page never downloads the ledger twice. What
-was fetched is kept by ledger id; when the gateway is away, pages still stand on the last history and say so.
+was fetched is kept by ledger id, and by month where a copy begins with one; when the gateway is away, pages still
+stand on the last history and say so.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import threading
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -22,11 +26,10 @@ from console.gateway_client import GatewayClient, GatewayError
 MOST_INCREMENTS = 64
 """Files of one ledger before they are united into one."""
 
-EVERY_SECONDS = 5.0
-"""How often the gateway is asked for news, however many pages are open."""
-
 _STATE = "state.json"
 _LAST = "last_ledger"
+_NAME = re.compile(r"[0-9A-Za-z]+(?:-(\d{6}))?", re.ASCII)
+"""A copy's folder: the ledger's id, and the month that it begins with unless it is whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,29 +39,34 @@ class HistoryState:
     version: str
     rows: int
     trouble: str | None = None
+    since: datetime | None = None
+    """Where a copy begins that is not of the whole ledger."""
+    summed: bool = False
+    """The gateway answers for the ledger: nothing was copied."""
+
+
+NOTHING = HistoryState(version="none", rows=0)
+"""Before anything was asked."""
 
 
 class History:
-    """One gateway's receipts. `sync` brings them up to date, `receipts` hands out the frame of a version."""
+    """A copy of one gateway's receipts. `sync` brings it up to date, `receipts` hands out the frame of a version."""
 
     def __init__(self, gateway: GatewayClient, directory: Path) -> None:
         self._gateway = gateway
         self._directory = directory
         self._lock = threading.Lock()
-        self._ledger: str | None = None
+        self._name: str | None = None
         self._cursor: str | None = None
         self._files: list[str] = []
         self._frame = _no_rows()
-        self._asked = float("-inf")
-        self._state = HistoryState(version="none", rows=0)
-        self._snapshots: dict[str, pl.DataFrame] = {"none": self._frame}
+        self._state = NOTHING
+        self._snapshots: dict[str, pl.DataFrame] = {NOTHING.version: self._frame}
 
-    def sync(self, *, now: bool = False) -> HistoryState:
-        """The current history; the gateway is asked at most every few seconds unless `now`."""
+    def sync(self, since: datetime | None = None) -> HistoryState:
+        """The history as the gateway has it now: all of it, or from the first instant of a month on."""
         with self._lock:
-            if now or time.monotonic() - self._asked >= EVERY_SECONDS:
-                self._state = self._synced()
-                self._asked = time.monotonic()
+            self._state = self._synced(since)
             return self._state
 
     def receipts(self, version: str) -> tk.Receipts:
@@ -67,11 +75,12 @@ class History:
             rows = self._snapshots[version]
         return tk.Receipts.from_frame(rows)
 
-    def _synced(self) -> HistoryState:
+    def _synced(self, since: datetime | None) -> HistoryState:
         try:
             ledger = self._gateway.ledger_id()
-            if ledger != self._ledger:
-                self._open(ledger)
+            name = ledger if since is None else f"{ledger}-{since:%Y%m}"
+            if name != self._name:
+                self._open(name)
             try:
                 self._fetch()
             except GatewayError as error:
@@ -81,23 +90,27 @@ class History:
                 self._forget()
                 self._fetch()
         except (GatewayError, tk.LoadError, OSError) as error:
-            if self._ledger is None:
+            if self._name is None:
                 self._open_last()
             return self._described(str(error))
         return self._described(None)
 
     def _described(self, trouble: str | None) -> HistoryState:
-        named = f"{self._ledger}|{self._cursor}|{self._frame.height}"
+        named = f"{self._name}|{self._cursor}|{self._frame.height}"
         version = hashlib.sha256(named.encode()).hexdigest()[:16]
         if version not in self._snapshots:
             before = self._state.version
             self._snapshots = {before: self._snapshots[before], version: self._frame}
-        return HistoryState(version=version, rows=self._frame.height, trouble=trouble)
+        return HistoryState(version=version, rows=self._frame.height, trouble=trouble, since=self._since())
+
+    def _since(self) -> datetime | None:
+        found = _NAME.fullmatch(self._name or "")
+        return datetime.strptime(found[1], "%Y%m").replace(tzinfo=UTC) if found and found[1] else None
 
     def _fetch(self) -> None:
         fresh = self._folder() / f".fetching-{os.getpid()}.parquet"
         try:
-            self._gateway.export(self._cursor, fresh)
+            self._gateway.export(fresh, after_seq=self._cursor, since=self._since())
             loaded = tk.load(fresh)
         finally:
             fresh.unlink(missing_ok=True)
@@ -132,10 +145,14 @@ class History:
         state = folder / f".{_STATE}"
         state.write_text(json.dumps({"next_seq": self._cursor, "files": self._files}), "utf-8")
         state.rename(folder / _STATE)
-        (self._directory / _LAST).write_text(self._ledger or "", "utf-8")
+        (self._directory / _LAST).write_text(folder.name, "utf-8")
+        ledger = folder.name.split("-")[0]
+        for other in (self._directory / ledger, *self._directory.glob(f"{ledger}-*")):
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
 
-    def _open(self, ledger: str) -> None:
-        self._ledger, self._cursor, self._files, self._frame = ledger, None, [], _no_rows()
+    def _open(self, name: str) -> None:
+        self._name, self._cursor, self._files, self._frame = name, None, [], _no_rows()
         folder = self._folder()
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -150,18 +167,18 @@ class History:
 
     def _open_last(self) -> None:
         try:
-            ledger = (self._directory / _LAST).read_text("utf-8").strip()
+            name = (self._directory / _LAST).read_text("utf-8").strip()
         except OSError:
             return
-        if ledger.isalnum():
-            self._open(ledger)
+        if _NAME.fullmatch(name):
+            self._open(name)
 
     def _forget(self) -> None:
         self._cursor, self._files, self._frame = None, [], _no_rows()
 
     def _folder(self) -> Path:
-        assert self._ledger is not None, "no ledger is open"
-        return self._directory / self._ledger
+        assert self._name is not None, "no copy is open"
+        return self._directory / self._name
 
 
 def _no_rows() -> pl.DataFrame:

@@ -12,6 +12,7 @@ from datetime import datetime
 from console.cap_wording import ADMISSION_HELP, UNPRICED_RULES, amount, cap_rule, draft_rule, per, resets
 from console.formatting import (
     count,
+    day,
     inert,
     instant,
     md_dollars,
@@ -27,6 +28,7 @@ from console.state import CapDraft
 from console.wording import customer_name
 from toolkit.captext import without_price
 from toolkit.core.caps import EACH
+from toolkit.core.windows import Window
 
 MODELLING_BADGE = "Modelling only. This blocks nothing"
 CAVEAT_MD = (
@@ -222,6 +224,14 @@ def not_armed(words: str) -> str:
 def not_armed_unconfirmed(words: str) -> str:
     """A write whose answer got lost, and a gateway that cannot be asked."""
     return f"Not armed as far as is known: {words} The bar below shows the state as soon as it can be read."
+
+
+def counts_from_earlier(since: datetime, window: Window) -> str:
+    """The draft's window began before the part of a large ledger that was copied."""
+    return (
+        f"This page replays the receipts since {day(since)}, and a cap {per(window)} counts from earlier on. "
+        "Model it with tk.what_if on an export, and arm it with capline cap arm."
+    )
 
 
 NOT_ARMED_REASON = "Not armed: a reason is required; it goes to the audit log."

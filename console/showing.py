@@ -13,8 +13,8 @@ import polars as pl
 
 from console import cap_wording, data, formatting, model_wording, wording
 from console.components.cards import Card
-from console.data import Coverage, Totals
-from console.gateway_views import AuditRow, CapView, ReceiptView
+from console.data import Totals
+from console.gateway_views import AuditRow, CapView, Coverage, ReceiptView
 from console.history import HistoryState
 from console.modelling import Modelled, Over
 from toolkit.core.caps import EACH
@@ -118,7 +118,7 @@ def over_rows(over: Iterable[Over]) -> pl.DataFrame:
 
 def customers(version: str, chosen: PeriodChoice) -> pl.DataFrame:
     """Every customer of a period, the dearest first."""
-    frame = data.spend(version, ("customer",), chosen.window).filter(pl.col("period") == chosen.period)
+    frame = data.spend(version, ("customer",), chosen.window, chosen.period)
     return frame.drop_nulls("customer").sort(
         "cost_nano_usd", "customer", descending=[True, False], nulls_last=True
     )
@@ -144,8 +144,7 @@ def top_customers(version: str, chosen: PeriodChoice, caps: Iterable[CapView]) -
 
 def models_of(version: str, chosen: PeriodChoice, customer: str) -> pl.DataFrame:
     """One customer's models in a period, the dearest first."""
-    frame = data.spend(version, ("customer", "model"), chosen.window)
-    mine = frame.filter(pl.col("period") == chosen.period, pl.col("customer") == customer)
+    mine = data.spend(version, ("model",), chosen.window, chosen.period, customer)
     return mine.sort("cost_nano_usd", "model", descending=[True, False], nulls_last=True)
 
 

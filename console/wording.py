@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from console.formatting import call_usd, day_range, inert, instant, md_dollars, plural, total_usd
+from console.formatting import call_usd, day, day_range, inert, instant, md_dollars, plural, total_usd
 
 PRODUCT = "Capline"
 OVERVIEW, CUSTOMERS, MODEL, CAPS, AUDIT, HEALTH = (
@@ -54,9 +54,21 @@ def provenance_md(rows: int, customers: int, first: datetime | None, last: datet
     )
 
 
-def history_trouble(words: str) -> str:
+def history_trouble(words: str, rows: int) -> str:
     """Over a page whose history could not be brought up to date."""
+    if not rows:
+        return f"{words} No history was fetched yet, so there is nothing to show meanwhile."
     return f"{words} The figures below stand on the last history that was fetched."
+
+
+def part_md(since: datetime) -> str:
+    """Under the title of a page that stands on a part of the ledger."""
+    return f"The ledger is too large to copy: this page stands on the receipts admitted since {day(since)}."
+
+
+def dearest_md(shown: int, named: int) -> str:
+    """Under a list that is cut off."""
+    return f"The {shown:,} dearest of {plural(named, 'customer')}; an export has them all."
 
 
 FETCHING = "Reading the ledger…"
@@ -136,7 +148,7 @@ TOTAL, NO_LIST = "Total", "No list"
 RECEIPTS_FACT, FIRST_FACT, LAST_FACT, VERSION_FACT = (
     "Receipts",
     "First admitted",
-    "Last settled",
+    "Last admitted",
     "Data version",
 )
 STATUS_FACTS = {"served": "Served", "refused": "Refused", "failed": "Failed", "abandoned": "Abandoned"}

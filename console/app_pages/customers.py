@@ -17,10 +17,10 @@ def page() -> None:
     history = cards.header(wording.CUSTOMERS)
     if not cards.has_history(history):
         return
-    references = data.references(history.version)
     chosen = controls.period(history.version, key="customers")
     with notices.panel("customers_table"):
-        _everyone(history.version, chosen, references)
+        _everyone(history.version, chosen)
+    references = _references(history.version)
     customer = state.chosen_customer(references)
     if customer is not None:
         _one(history.version, chosen, customer)
@@ -30,8 +30,13 @@ def page() -> None:
         st.caption(wording.CUSTOMER_HINT)
 
 
-def _everyone(version: str, chosen: PeriodChoice, references: dict[str, str]) -> None:
+def _references(version: str) -> dict[str, str]:
+    return data.references(version, st.query_params.get(state.CUSTOMER_PARAM))
+
+
+def _everyone(version: str, chosen: PeriodChoice) -> None:
     frame = showing.customers(version, chosen)
+    references = _references(version)
     rows = tables.Chosen(
         ids=frame["customer"].to_list(),
         now=state.chosen_customer(references),
@@ -40,6 +45,9 @@ def _everyone(version: str, chosen: PeriodChoice, references: dict[str, str]) ->
     shown = columns.CUSTOMER_COLUMNS
     tables.table(frame, shown, key="customers_table", alt=wording.CUSTOMERS, chosen=rows)
     tables.download(frame, shown, key="customers_csv", file_name=f"customers-{chosen.period}.csv")
+    named = data.customers_in(version, chosen.period)
+    if frame.height < named:
+        st.caption(wording.dearest_md(frame.height, named))
 
 
 def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
@@ -62,7 +70,7 @@ def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
         _refusals(version, customer)
     with notices.panel("customer_receipts"):
         st.subheader(wording.RECEIPTS_TITLE, anchor=False)
-        receipts = showing.receipt_rows(data.of_customer(version, customer, LATEST))
+        receipts = showing.receipt_rows(data.latest(version, customer, None, LATEST))
         shown = columns.RECEIPT_COLUMNS
         tables.table(receipts, shown, key="customer_receipts", alt=wording.RECEIPTS_TITLE)
         tables.download(receipts, shown, key="receipts_csv", file_name="receipts.csv")
@@ -70,7 +78,7 @@ def _one(version: str, chosen: PeriodChoice, customer: str) -> None:
 
 def _refusals(version: str, customer: str) -> None:
     st.subheader(wording.REFUSALS_TITLE, anchor=False)
-    refused = data.refusals_of(version, customer, LATEST)
+    refused = data.latest(version, customer, "refused", LATEST)
     if refused.is_empty():
         st.caption(wording.NO_REFUSALS)
         return

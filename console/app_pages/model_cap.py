@@ -17,15 +17,15 @@ _WHO = "model_customer"
 
 
 def page() -> None:
-    history = cards.header(wording.MODEL, badge=model_wording.MODELLING_BADGE)
+    history = cards.header(wording.MODEL, badge=model_wording.MODELLING_BADGE, replays=True)
     if not cards.has_history(history):
         return
     with st.container(border=True, key="model_controls"):
         draft = controls.cap_draft(history.version)
-    if isinstance(draft, Mistake):
-        notices.problem(draft.words, key="model_mistake")
+    modelled = draft if isinstance(draft, Mistake) else data.modelled(history, draft, services().clock())
+    if isinstance(modelled, Mistake):
+        notices.problem(modelled.words, key="model_mistake")
         return
-    modelled = data.model(history.version, draft, services().clock())
     with st.bottom:
         _bar(modelled)
     cards.row(showing.model_cards(history.version, modelled), key="model_cards")

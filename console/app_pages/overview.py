@@ -17,8 +17,9 @@ def page() -> None:
     if not cards.has_history(history):
         return
     chosen = controls.period(history.version, key="overview")
-    totals = data.totals(history.version, chosen.window, chosen.period, services().clock())
-    cards.row(showing.overview_cards(totals), key="overview_cards")
+    with notices.panel("overview_cards"):
+        totals = data.totals(history.version, chosen.window, chosen.period, services().clock())
+        cards.row(showing.overview_cards(totals), key="overview_cards")
     left, right = st.columns([3, 2])
     with left.container(border=True, key="overview_days", height="stretch"), notices.panel("overview_days"):
         st.subheader(wording.BY_DAY_TITLE, anchor=False)

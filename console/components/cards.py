@@ -47,24 +47,25 @@ def row(cards: Sequence[Card], *, key: str) -> None:
             )
 
 
-def header(title: str, *, badge: str | None = None) -> HistoryState:
-    """A page's title, what its figures stand on, and the history itself."""
+def header(title: str, *, badge: str | None = None, replays: bool = False) -> HistoryState:
+    """A page's title, what its figures stand on, and the history itself: a copy for a page that replays it."""
     with st.container(key="page_title", horizontal=True, vertical_alignment="center", gap="medium"):
         st.title(title, anchor=False, width="content")
         if badge:
             st.badge(badge, icon=":material/visibility:", color="green")
     with st.spinner(wording.FETCHING):
-        history = data.current()
+        history = data.copied() if replays else data.current()
         covered = data.coverage(history.version)
     st.caption(wording.provenance_md(covered.rows, covered.customers, covered.first, covered.last))
+    if history.since is not None:
+        st.caption(wording.part_md(history.since))
     if history.trouble is not None:
-        notices.problem(wording.history_trouble(history.trouble), key="history_trouble")
+        notices.problem(wording.history_trouble(history.trouble, history.rows), key="history_trouble")
     return history
 
 
 def has_history(history: HistoryState) -> bool:
     """Whether there is anything to show; if not, the page says what to do."""
-    if history.rows:
-        return True
-    notices.empty(wording.EMPTY_TITLE, wording.EMPTY, key="empty")
-    return False
+    if not history.rows and history.trouble is None:
+        notices.empty(wording.EMPTY_TITLE, wording.EMPTY, key="empty")
+    return history.rows > 0

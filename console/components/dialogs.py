@@ -11,7 +11,7 @@ import streamlit as st
 from console import arming, model_wording
 from console.components import armed_bar, notices, tables
 from console.modelling import Modelled
-from console.state import CapDraft
+from console.state import CapDraft, Mistake
 
 NAMES_SHOWN = 12
 
@@ -44,6 +44,9 @@ def _close() -> None:
 @st.dialog(model_wording.ARM_TITLE, width="medium", icon=":material/warning:", on_dismiss=_close)
 def _dialog(draft: CapDraft) -> None:
     modelled = arming.recount(draft)
+    if isinstance(modelled, Mistake):
+        notices.problem(modelled.words, key="arm_mistake")
+        return
     # What was shown is what the phrase and the recount are held against.
     shown: int = st.session_state.setdefault(_OVER, modelled.over_count)
     st.markdown(model_wording.arm_rule_md(draft))

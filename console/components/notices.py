@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from console import wording
+from console.gateway_client import GatewayError
 
 _NOTES = "notes_to_show"
 
@@ -20,6 +21,8 @@ def panel(name: str) -> Iterator[None]:
     """Draw one panel; if it fails, say so in its place and go on with the page."""
     try:
         yield
+    except GatewayError as error:
+        problem(error.words, key=f"failed_{name}")
     except Exception:
         # Whatever it was, the panels after this one are still worth having. Reruns and stops are no Exception.
         _log.exception("panel %s failed", name)

@@ -15,6 +15,7 @@ import toolkit as tk
 from console import bootstrap
 from console.history import History
 from console.launch import APP
+from console.ledger import Ledger
 from tests.support.fake_gateway import FakeGateway
 
 NOW = datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC)
@@ -44,7 +45,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeGatewa
 def services_of(gateway: FakeGateway, directory: Path) -> bootstrap.Services:
     """Services over a fake gateway."""
     client = gateway.client()
-    return bootstrap.Services(gateway=client, history=History(client, directory), clock=lambda: gateway.now)
+    ledger = Ledger(client, History(client, directory), lambda: gateway.now)
+    return bootstrap.Services(gateway=client, ledger=ledger, clock=lambda: gateway.now)
 
 
 @pytest.fixture

@@ -19,10 +19,11 @@ from urllib.parse import parse_qs
 import httpx
 import polars as pl
 
+import toolkit as tk
 from console.gateway_client import GatewayClient
 from toolkit.core.chain import RECIPE
 from toolkit.core.money import limit_text, parse_usd
-from toolkit.core.windows import instant_text
+from toolkit.core.windows import instant_text, parse_instant, period_of
 from toolkit.frames import RECEIPT_SCHEMA
 
 TOKEN = "capline_admin_test"
@@ -83,6 +84,12 @@ class FakeGateway:
         return [
             ("GET", "/health", lambda request: _json({"status": "ok", "ledger_id": self.ledger_id})),
             ("GET", "/v1/ledger/export", self._export),
+            ("GET", "/api/ledger/coverage", self._coverage),
+            ("GET", "/api/spend", self._spend),
+            ("GET", "/api/unpriced", self._unpriced),
+            ("GET", "/api/receipts", self._receipts),
+            ("GET", "/api/customers/summary", self._customers_summary),
+            ("GET", r"/api/caps/(\d+)/refusals", self._refusals),
             ("GET", "/api/caps", lambda request: _page(request, [*self.caps.values()])),
             ("POST", "/api/caps", self._create),
             ("PATCH", r"/api/caps/(\d+)", self._patch),
@@ -95,12 +102,85 @@ class FakeGateway:
         ]
 
     def _export(self, request: httpx.Request) -> httpx.Response:
-        after = _query(request).get("after_seq")
+        asked = _query(request)
+        after = asked.get("after_seq")
         self.exports.append(after)
         if after is not None and int(after) > self.receipts.height:
             return _error(422, "invalid_request", "after_seq is not of this ledger.")
         rows, end = self.receipts[int(after or 0) :], self.receipts.height
+        if "from" in asked:
+            rows = rows.filter(pl.col("admitted_at") >= parse_instant(asked["from"]))
         return httpx.Response(200, content=parquet(rows, end, forged_rows=self.forged_rows))
+
+    def _coverage(self, request: httpx.Request) -> httpx.Response:
+        admitted = self.receipts["admitted_at"]
+        ends = {"first": admitted.min(), "last": admitted.max()}
+        return _json(
+            {
+                "receipts": self.receipts.height,
+                "customers": self.receipts["customer"].drop_nulls().n_unique(),
+                **{name: None if at is None else instant_text(at) for name, at in ends.items()},
+                "last_row": self.receipts.height,
+            }
+        )
+
+    def _spend(self, request: httpx.Request) -> httpx.Response:
+        asked = _query(request)
+        by = [name for name in asked.get("by", "").split(",") if name]
+        found = tk.spend(self._asked_for(asked), by=by, window=asked["window"])
+        if "period" in asked:
+            found = found.filter(pl.col("period") == asked["period"])
+        rows = found.sort("cost_nano_usd", descending=True, nulls_last=True).rows(named=True)
+        for row in rows:
+            row["cost_usd"] = None if row["cost_usd"] is None else str(row["cost_usd"])
+            if "customer" in by:
+                row["customer_ref"] = None if row["customer"] is None else reference(row["customer"])
+        return _page(request, rows, size=500)
+
+    def _asked_for(self, asked: Mapping[str, str]) -> tk.Receipts:
+        """The receipts that `customer_ref`, `from` and `to` leave."""
+        rows = self.receipts
+        if "customer_ref" in asked:
+            named = [
+                name
+                for name in rows["customer"].drop_nulls().unique()
+                if reference(name) == asked["customer_ref"]
+            ]
+            rows = rows.filter(pl.col("customer").is_in(named))
+        if "from" in asked:
+            rows = rows.filter(pl.col("admitted_at") >= parse_instant(asked["from"]))
+        if "to" in asked:
+            rows = rows.filter(pl.col("admitted_at") < parse_instant(asked["to"]))
+        return tk.Receipts.from_frame(rows)
+
+    def _unpriced(self, request: httpx.Request) -> httpx.Response:
+        found = tk.unpriced(tk.Receipts.from_frame(self.receipts))
+        renamed = found.rename({"requests": "calls", "first": "first_seen", "last": "last_seen"})
+        rows = renamed.rows(named=True)
+        for row in rows:
+            row.update({name: instant_text(row[name]) for name in ("first_seen", "last_seen")})
+        return _page(request, rows)
+
+    def _receipts(self, request: httpx.Request) -> httpx.Response:
+        asked = _query(request)
+        rows = self._asked_for(asked).frame.collect()
+        if "status" in asked:
+            rows = rows.filter(pl.col("status") == asked["status"])
+        return _page(request, [_shown(row) for row in rows.reverse().rows(named=True)], size=50)
+
+    def _customers_summary(self, request: httpx.Request) -> httpx.Response:
+        period = _query(request)["period"]
+        found = tk.spend(tk.Receipts.from_frame(self.receipts), window=period_of(period).window)
+        return _json(
+            {"period": period, "customers": found.drop_nulls("customer").filter(period=period).height}
+        )
+
+    def _refusals(self, request: httpx.Request, cap_id: str) -> httpx.Response:
+        since = self.caps[int(cap_id)]["armed_at"]
+        mine = self.receipts.filter(pl.col("status") == "refused", pl.col("cap_id") == int(cap_id))
+        if since is not None:
+            mine = mine.filter(pl.col("admitted_at") >= parse_instant(since))
+        return _json({"cap_id": int(cap_id), "since": since, "requests": mine.height})
 
     def _create(self, request: httpx.Request) -> httpx.Response:
         return _json(self._new_cap(json.loads(request.content)), 201)
@@ -148,7 +228,8 @@ class FakeGateway:
         return _json(change(cap))
 
     def _customers(self, request: httpx.Request) -> httpx.Response:
-        names = self.receipts["customer"].drop_nulls().unique(maintain_order=True)
+        rows = self._asked_for(_query(request)).frame.collect()
+        names = rows["customer"].drop_nulls().unique(maintain_order=True)
         return _page(
             request, [{"customer": name, "customer_ref": reference(name)} for name in names], size=500
         )
@@ -157,9 +238,7 @@ class FakeGateway:
         found = self.receipts.filter(pl.col("receipt_id") == receipt_id)
         if found.is_empty():
             return _error(404, "not_found", "There is no such receipt.")
-        row = found.row(0, named=True)
-        for name in ("admitted_at", "settled_at"):
-            row[name] = instant_text(row[name])
+        row = _shown(found.row(0, named=True))
         return _json({**row, "trace": self.traces.get(receipt_id, [])})
 
     def _new_cap(self, fields: Mapping[str, Any]) -> Json:
@@ -232,6 +311,11 @@ def parquet(rows: pl.DataFrame, next_seq: int, *, forged_rows: int = 0) -> bytes
     metadata = {"capline.header": json.dumps(header), "capline.footer": json.dumps(footer)}
     rows.write_parquet(out, metadata=metadata)
     return out.getvalue()
+
+
+def _shown(row: Json) -> Json:
+    """A receipt as JSON."""
+    return {**row, **{name: instant_text(row[name]) for name in ("admitted_at", "settled_at")}}
 
 
 def _limited(fields: Mapping[str, Any]) -> Json:
