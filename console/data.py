@@ -99,22 +99,26 @@ def customers_in(version: str, period: str) -> int:
 
 def totals(version: str, window: Window, period: str, now: datetime) -> Totals:
     """One period's totals beside the one before it."""
-    # A period in which nothing happened has no row.
-    row = next(spend(version, (), window, period).iter_rows(named=True), {})
+    days = spend(version, ("day",), window, period)
     this = period_of(period)
     before, is_part = _before(this, now)
     known = coverage(version).first
     comparable = before is not None and known is not None and known < before.end
     return Totals(
-        spend_nano_usd=row.get("cost_nano_usd") or 0,
-        requests=row.get("requests", 0),
+        spend_nano_usd=_total(days["cost_nano_usd"]),
+        requests=_total(days["requests"]),
         customers=customers_in(version, period),
-        refused=row.get("refused_requests", 0),
-        unpriced=row.get("unpriced_requests", 0),
+        refused=_total(days["refused_requests"]),
+        unpriced=_total(days["unpriced_requests"]),
         before_nano_usd=_cost_between(version, before.start, before.end) if comparable and before else None,
         before_key=before.key if before else "",
         before_is_part=is_part,
     )
+
+
+def _total(values: pl.Series) -> int:
+    # Python's sum does not wrap.
+    return sum(values.drop_nulls().to_list())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +155,7 @@ def latest(version: str, customer: str, status: str | None, most: int) -> pl.Dat
 @st.cache_data(show_spinner=False, max_entries=4)
 def statuses(version: str) -> dict[str, int]:
     """How many requests ended in which way."""
-    found = spend(version, ("status",), "never")
-    return dict(found.select("status", "requests").rows())
+    return reports(version).statuses()
 
 
 def refused_by(version: str, cap: CapView) -> int:

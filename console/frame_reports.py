@@ -77,6 +77,10 @@ class FrameReports:
         """`tk.months`."""
         return tk.months(self._receipts).drop("cost_usd")
 
+    def statuses(self) -> dict[str, int]:
+        """How many requests ended in which way."""
+        return dict(self._summed(("status",), "never").select("status", "requests").rows())
+
     def refused_by(self, cap: CapView) -> int:
         """Requests that a cap refused since it was armed."""
         mine = self._receipts.frame.filter(pl.col("status") == "refused", pl.col("cap_id") == cap.id)

@@ -14,6 +14,7 @@ from console.gateway_client import GatewayClient
 from console.gateway_views import CapView, Coverage
 from console.reports import MOST_GROUPS, Dimensions, no_receipts
 from toolkit.core.windows import Window, instant_text, parse_instant, period_at
+from toolkit.frames import TOKEN_COLUMNS
 
 _FLAT = {name: kind for name, kind in tk.RECEIPT_SCHEMA.items() if not kind.is_nested()}
 _REFERENCE = re.compile(r"[0-9a-f]{16}")
@@ -29,6 +30,7 @@ class LedgerReports:
         self._gateway = gateway
         self._covered = covered
         self._references = references
+        self._read: pl.DataFrame | None = None
 
     def coverage(self) -> Coverage:
         """Rows, customers and instants, as they were when the ledger was last looked at."""
@@ -94,13 +96,21 @@ class LedgerReports:
     def months(self) -> pl.DataFrame:
         """`tk.months`."""
         columns = tk.months(no_receipts()).drop("cost_usd").columns
-        lists = self._spend(("price_list",), "month", {})
-        totals = self._spend((), "month", {})
         both = [
-            frame.with_columns(total=pl.lit(value=is_total)).select(columns)
-            for frame, is_total in ((lists, False), (totals, True))
+            _merged(self._outcomes(), by).with_columns(total=pl.lit(value=is_total)).select(columns)
+            for by, is_total in ((("period", "price_list"), False), (("period",), True))
         ]
         return pl.concat(both).sort("period", "total", "price_list", nulls_last=True)
+
+    def statuses(self) -> dict[str, int]:
+        """How many requests ended in which way."""
+        return dict(_merged(self._outcomes(), ("status",)).select("status", "requests").sort("status").rows())
+
+    def _outcomes(self) -> pl.DataFrame:
+        """Every month by price list and status: all that is asked of the whole ledger, read once."""
+        if self._read is None:
+            self._read = self._spend(("price_list", "status"), "month", {})
+        return self._read
 
     def refused_by(self, cap: CapView) -> int:
         """Requests that a cap refused since it was armed."""
@@ -117,6 +127,28 @@ class LedgerReports:
         if customer not in self._references:
             self._references.update(self._gateway.customer_references())
         return self._references.get(customer, _NOBODY)
+
+
+def _merged(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Groups of spend put together, by the rules of `tk.spend`."""
+    counts = ("requests", "priced_requests", "unpriced_requests", "refused_requests", "counted_nano_usd")
+    named = pl.col("price_list").drop_nulls()
+    known = (pl.col("priced_requests").sum() > 0) | (pl.col("unpriced_requests").sum() == 0)
+    lists = {
+        "price_list": pl.when(named.n_unique() == 1).then(named.min()),
+        "price_list_count": named.n_unique().cast(pl.Int64),
+    }
+
+    def total(name: str) -> pl.Expr:
+        # Added 128 bits wide, so that a sum that does not fit fails instead of wrapping.
+        return pl.col(name).cast(pl.Int128).sum().cast(pl.Int64).alias(name)
+
+    return groups.group_by(by).agg(
+        *(total(name) for name in counts),
+        *(pl.when(pl.col(name).is_not_null().any()).then(total(name)) for name in TOKEN_COLUMNS),
+        cost_nano_usd=pl.when(known).then(total("cost_nano_usd")),
+        **{name: column for name, column in lists.items() if name not in by},
+    )
 
 
 def _frame(rows: Sequence[Sequence[Any]], schema: Mapping[str, Any]) -> pl.DataFrame:

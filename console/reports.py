@@ -57,6 +57,10 @@ class Reports(Protocol):
         """`tk.months`."""
         ...
 
+    def statuses(self) -> dict[str, int]:
+        """How many requests ended in which way."""
+        ...
+
     def refused_by(self, cap: CapView) -> int:
         """Requests that a cap refused since it was armed."""
         ...

@@ -126,6 +126,7 @@ def test_both_list_the_same_unpriced_calls_and_months(copied: FrameReports, summ
     assert copied.unpriced().height > 1
     assert_frame_equal(copied.unpriced(), summed.unpriced())
     assert_frame_equal(copied.months(), summed.months())
+    assert copied.statuses() == summed.statuses()
 
 
 def test_both_count_what_a_cap_refused(
