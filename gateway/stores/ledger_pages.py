@@ -182,7 +182,7 @@ def _looked_up(connection: Connection, wanted: Wanted) -> _Held:
     """Of any other part of the ledger, from its receipts."""
     last_row = connection.execute(select(func.coalesce(func.max(receipts.c.row_seq), 0))).scalar_one()
     rows = _rows(wanted, last_row)
-    chains, first_row = _chains(connection, wanted, rows)
+    chains, first_row = _chains(connection, wanted, rows, nothing=last_row + 1)
     lists = select(receipts.c.price_list).where(rows, receipts.c.price_list.is_not(None)).distinct()
     return _Held(chains, sorted(connection.execute(lists).scalars()), first_row, last_row)
 
@@ -201,9 +201,9 @@ def _rows(wanted: Wanted, last_row: int) -> ColumnElement[bool]:
 
 
 def _chains(
-    connection: Connection, wanted: Wanted, rows: ColumnElement[bool]
+    connection: Connection, wanted: Wanted, rows: ColumnElement[bool], *, nothing: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """What the export holds of each chain, and its first row."""
+    """What the export holds of each chain, and its first row; `nothing` where it has none."""
     first, last = admitted_between(connection, wanted.organization, wanted.part)
     month = bucket("month", first, last, receipts.c.admitted_at)
     groups = (month.column.label("month"), receipts.c.node)
@@ -222,7 +222,7 @@ def _chains(
         _chain(row.node, month.shown(row.month), heads[row.head_row], row.first_seq, row.rows)
         for row in found
     ]
-    return chains, min((row.first_row for row in found), default=1)
+    return chains, min((row.first_row for row in found), default=nothing)
 
 
 def _chain(node: str, month: str | None, head: str, first_seq: int, rows: int) -> dict[str, Any]:

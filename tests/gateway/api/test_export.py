@@ -291,6 +291,16 @@ async def test_rows_are_read_page_by_page_and_pinned_at_the_start(
     assert len(whole[1]) == len(november()) + 1
 
 
+async def test_an_increment_of_nothing_walks_no_row(gateway: Harness, write: Write) -> None:
+    await write(november())
+    engine = gateway.gateway.running.database.engine
+    seen = ledger_pages.decode_seq(parts_of(await fetch(gateway, ""))[2]["next_seq"])
+    wanted = ledger_pages.Wanted(organization="default", after=seen)
+    pinned = ledger_pages.pin(engine, wanted, gateway.clock())
+    assert pinned.first_row == pinned.last_row + 1
+    assert list(ledger_pages.pages(engine, pinned)) == []
+
+
 @pytest.mark.sqlite
 async def test_pages_are_walked_by_row_and_never_sorted(gateway: Harness, write: Write) -> None:
     """SQLite would sort the whole month for every page if it read by the index of instants."""
